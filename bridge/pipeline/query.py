@@ -23,7 +23,6 @@ from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.intake import Intake
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
-from bridge.sources.kafka.range_reader import load_imports
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import MOST_AT_ONCE
 from bridge.sources.source import Pacing, Source, Stream
@@ -239,7 +238,7 @@ def _warm_up(spark: SparkSession) -> None:
     def run() -> None:
         with suppress(*SPARK_ENDED, OSError):  # a full disk: the tasks that follow say so
             tasks = context.defaultParallelism
-            context.parallelize(range(tasks), tasks).mapPartitions(load_imports).count()
+            context.parallelize(range(tasks), tasks).count()
 
     threading.Thread(target=run, name="warm-up", daemon=True).start()
 

@@ -57,16 +57,16 @@ class Places:
 
     @classmethod
     def of(cls, texts: pa.Array | pa.ChunkedArray) -> Places:
-        """Reads the places (`RowChange.place`) of events."""
+        """Reads the places (`RowChange.place`) of events: by bytes, as by characters of UTF-8 it took twice as long."""
         if texts.null_count == len(texts):
             return cls({}, len(texts))
         whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
         parts = pc.split_pattern(whole, COORDINATES_SEP)
-        coordinates, events = pc.list_flatten(parts), pc.list_parent_indices(parts).to_numpy()
-        names = pc.dictionary_encode(pc.utf8_slice_codeunits(coordinates, 0, -NUMBER_DIGITS - 1))
-        values = pc.cast(pc.utf8_slice_codeunits(coordinates, -NUMBER_DIGITS), pa.int64()).to_numpy()
+        coordinates, events = pc.list_flatten(parts).cast(pa.binary()), pc.list_parent_indices(parts).to_numpy()
+        names = pc.dictionary_encode(pc.binary_slice(coordinates, 0, -NUMBER_DIGITS - 1))
+        values = pc.binary_slice(coordinates, -NUMBER_DIGITS).cast(pa.string()).cast(pa.int64()).to_numpy()
         codes, numbers = names.indices.to_numpy(), {}
-        for code, name in enumerate(names.dictionary.to_pylist()):
+        for code, name in enumerate(names.dictionary.cast(pa.string()).to_pylist()):
             numbers[name] = np.full(len(texts), _ABSENT, np.int64)
             numbers[name][events[codes == code]] = values[codes == code]
         return cls(numbers, len(texts))

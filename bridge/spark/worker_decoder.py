@@ -20,7 +20,7 @@ def event_decoder(protocol: str, options: DecodeOptions) -> EventDecoder:
     name = uuid4().hex
 
     def decode(messages: Iterable[Messages]) -> Iterator[pa.Table]:
-        _keep_zip_directories()
+        keep_zip_directories()
         decoder = decoder_named(name, protocol, options)
         for lot in messages:
             yield decode_messages(decoder, lot, return_freed_memory)
@@ -45,7 +45,7 @@ def decoder_named(name: str, protocol: str, options: DecodeOptions) -> Decoder:
     return _decoders[name]
 
 
-def _keep_zip_directories() -> None:
+def keep_zip_directories() -> None:
     """Keeps the directories of zip files that modules are imported from.
 
     PySpark drops all import caches at every task.  Python then reads the directory of a zip on the path (pyspark.zip)

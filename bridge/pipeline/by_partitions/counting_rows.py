@@ -146,7 +146,8 @@ class CountingRows:
         numbers = {where: number for number, where in enumerate(self._queues)}
         partitions = np.array([numbers[where] for where, _ in merged.rows])[merged.partitions]
         applied = [queue.applied for queue in self._queues.values()]
-        since, places = max((first for _, first in began_anew), default=0), Places.of(merged.table["place"])
+        since, places = max((first for _, first in began_anew), default=0), merged.places
+        places = places or Places.of(merged.table["place"])
         upstreams, tables, overtaken = places.apart(), list[pa.Table](), np.zeros(len(partitions), np.bool_)
 
         def without(rows: pa.Table, places: Places, which: Any) -> tuple[pa.Table, Bools | None]:

@@ -53,12 +53,14 @@ class Merged:
 
     table: the row changes; their commit_ts are the new numbers, ascending.
     message_ts: the commit_ts that the messages of the row changes have.
+    places: those of the row changes; None where they are of one partition, and were not read.
     rows: those of each partition as they were given, of which there are any.
     partitions: for each row change the number of its partition among these.
     """
 
     table: pa.Table
     message_ts: Longs
+    places: Places | None
     rows: list[tuple[PartitionId, Rows]]
     partitions: Longs
 
@@ -85,7 +87,10 @@ def merge(
     offsets = np.concatenate([rows.offsets for _, rows in waiting])
     by_time = np.concatenate([rows.table["by_time"].to_numpy() for _, rows in waiting])
     partitions = np.repeat(np.arange(len(waiting)), [len(rows.times) for _, rows in waiting])
-    order, times = _ordered(waiting, partitions, times, began_anew)
+    order, places = np.arange(len(times)), None
+    if len(waiting) > 1:
+        places = Places.of(pa.chunked_array([piece for _, rows in waiting for piece in rows.table["place"].chunks]))
+        order, times = _ordered(places, partitions, times, began_anew)
     units = _units(times, message_ts[order], partitions[order], offsets[order], by_time[order])
     table = pa.concat_tables([rows.table for _, rows in waiting])
     end = int(np.searchsorted(units, units[_count_to_take(table, order, most) - 1], "right"))
@@ -98,7 +103,7 @@ def merge(
     numbers_of, of_rows, counts = np.unique(partitions[order], return_inverse=True, return_counts=True)
     given = (waiting[number] for number in numbers_of.tolist())
     rows = [(where, Rows(mine.table.slice(0, count))) for (where, mine), count in zip(given, counts, strict=True)]
-    return Merged(table.combine_chunks(), message_ts[order], rows, of_rows)
+    return Merged(table.combine_chunks(), message_ts[order], places and places.taken(order), rows, of_rows)
 
 
 def _count_to_take(table: pa.Table, order: Longs, most: Amount) -> int:
@@ -118,16 +123,13 @@ def _merge_times(rows: Rows) -> Longs:
 
 
 def _ordered(
-    waiting: Sequence[tuple[PartitionId, Rows]], partitions: Longs, times: Longs, began_anew: Sequence[tuple[int, int]]
+    places: Places, partitions: Longs, times: Longs, began_anew: Sequence[tuple[int, int]]
 ) -> tuple[Longs, Longs]:
     """Gives the order of rows, and their times in it, which never go back.
 
     Those of one upstream go by their places where these tell the order of all of them; those of several by their times,
     and so do all where a partition has rows of several.
     """
-    if len(waiting) == 1:
-        return np.arange(len(times)), times
-    places = Places.of(pa.chunked_array([piece for _, rows in waiting for piece in rows.table["place"].chunks]))
     upstreams = places.apart()
     if (np.diff(upstreams) != 0)[np.diff(partitions) == 0].any():
         upstreams[:] = 0

@@ -160,9 +160,9 @@ class PartitionBacklog:
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)
             self._check_keys(where[0], kept)
-            self._queues[where].note(mine, kept)
+            places = self._queues[where].note(mine, kept)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
-            if self._queues[where].append(kept, now):
+            if self._queues[where].append(kept, now, places):
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
             self._queues[where].read = end

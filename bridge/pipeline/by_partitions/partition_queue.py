@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import dropwhile, islice
 from typing import Any, Final, NamedTuple
 
@@ -87,12 +88,11 @@ NO_ROW: Final = AppliedRow(0, "")
 class _Run:
     """Consecutive events of one micro-batch."""
 
-    def __init__(self, table: pa.Table, arrived: float) -> None:
-        self.chunk, self.arrived = TableChunk(table), arrived
+    def __init__(self, chunk: TableChunk, arrived: float) -> None:
+        self.chunk, self.arrived, table = chunk, arrived, chunk.table
         self.times: Longs = table["commit_ts"].to_numpy()
         self.offsets, kinds = table["offset"].to_numpy(), table["kind"].to_numpy()
         self.stops, self.has_bad = np.flatnonzero(kinds > Kind.DELETE), bool((kinds == Kind.BAD).any())
-        self._places: Places | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -104,20 +104,14 @@ class _Run:
 
     def slice(self, start: int, end: int) -> _Run:
         """Returns a part of the run, which shares its memory."""
-        part = _Run.__new__(_Run)
-        part.chunk = TableChunk(self.table.slice(start, end - start), is_here=self.chunk.is_here)
-        part.arrived, part.has_bad = self.arrived, self.has_bad
-        part.times, part.offsets = self.times[start:end], self.offsets[start:end]
-        part.stops = self.stops[(self.stops >= start) & (self.stops < end)] - start
-        part._places = None if self._places is None else self._places.slice(start, end)
+        part = _Run(TableChunk(self.table.slice(start, end - start), is_here=self.chunk.is_here), self.arrived)
+        part.places = self.places.slice(start, end)
         return part
 
-    @property
+    @cached_property
     def places(self) -> Places:
-        """The places of the events, which are read when they are first asked for."""
-        if self._places is None:
-            self._places = Places.of(self.table["place"])
-        return self._places
+        """The places of the events."""
+        return Places.of(self.table["place"])
 
     def rows_up_to(self, bounds: Sequence[_BoundOfRuns]) -> int:
         """Counts the events before the first stop and before the first row that is behind one of the bounds.
@@ -185,17 +179,17 @@ class PartitionQueue:
         self._runs: deque[_Run] = deque()
         self._count = 0
 
-    def note(self, events: pa.Table, kept: pa.Table) -> None:
-        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go.  kept: those of them that are appended; a
-        schema change that cannot be read and is not among them holds nothing back."""
+    def note(self, events: pa.Table, kept: pa.Table) -> Places:
+        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places.  kept: those of
+        them that are appended; a schema change that cannot be read and is not among them holds nothing back."""
         self.begins_snapshot = False
         if self.unreadable is None and (at := _first_unreadable(kept)) is not None:
             self._note_times(kept.slice(0, at))
             self.unreadable = Moment(self.seen, self.seen - bool(self.places), tuple(self.places.values()))
-        self._note_times(events)
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
+        return self._note_times(events)
 
-    def _note_times(self, events: pa.Table) -> None:
+    def _note_times(self, events: pa.Table) -> Places:
         places = Places.of(events["place"])
         if places.numbers:
             seen = max(self.seen, self.shown)
@@ -211,10 +205,11 @@ class PartitionQueue:
             self.begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
             self.places.pop(names, None)  # the newest comes last
             self.places[names] = place
+        return places
 
-    def append(self, events: pa.Table, now: float) -> bool:
+    def append(self, events: pa.Table, now: float, noted: Places) -> bool:
         """Appends events of a micro-batch (EVENT_SCHEMA, in order, with boundaries).  Returns whether any was kept:
-        boundaries are not."""
+        boundaries are not.  noted: the places of all that were noted, these and others."""
         is_boundary = pc.equal(events["kind"], int(Kind.BOUNDARY))
         without_tso = np.flatnonzero(events["by_time"].to_numpy())
         if len(without_tso):
@@ -225,7 +220,9 @@ class PartitionQueue:
         changes = events.filter(pc.invert(is_boundary))
         if changes.num_rows == 0:
             return False
-        self._runs.append(_Run(changes, now))
+        self._runs.append(run := _Run(TableChunk(changes), now))
+        if changes.num_rows == noted.count:
+            run.places = noted
         self._count += changes.num_rows
         self.arrived = now
         return True
@@ -335,12 +332,13 @@ class PartitionQueue:
         """Moves the events of the newest micro-batch to the disk."""
         if self._runs:
             self._runs[-1].chunk = spilled(self._runs[-1].chunk)
+            vars(self._runs[-1]).pop("places", None)
 
     def put_back(self, events: pa.Table) -> None:
         """Puts events (EVENT_SCHEMA, in order) before all others: they were taken out, and did not get into the
         target."""
         if events.num_rows:
-            self._runs.appendleft(_Run(events, self.arrived))
+            self._runs.appendleft(_Run(TableChunk(events), self.arrived))
             self._count += events.num_rows
 
     def _counted(self, bounds: Sequence[Bound]) -> Iterator[tuple[int, _Run, int]]:

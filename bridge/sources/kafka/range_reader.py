@@ -229,11 +229,6 @@ def _next_offset(received: list[Any], next_offset: int) -> int:
     return next_offset
 
 
-def load_imports(tasks: Iterable[int]) -> Iterator[int]:
-    """Does nothing.  To run it, a Python worker has to import everything that reading and decoding need."""
-    return iter(tasks)
-
-
 @cache
 def process_reader(properties: tuple[tuple[str, Any], ...]) -> RangeReader:
     """Returns this process's reader for these properties.  Spark's Python workers outlive their tasks, and so do their
