@@ -36,10 +36,9 @@ COMMIT_TS: Final = "bridge commit_ts"
 PLACE: Final = "bridge place"
 """Topic, partition and offset of the last change."""
 _META: Final = ((STATE, "TINYINT NOT NULL"), (COMMIT_TS, "BIGINT NOT NULL"), (PLACE, "BLOB NOT NULL"))
-ROW, UNSURE, GONE, MAY_BE_GONE = range(4)
-"""What STATE tells of a key: its row is there; its last message holds only a part of it, or is not known, or several
-keys of the log are one to the target; it is gone; or it may be."""
-ARE_UNSURE: Final = f"IN ({UNSURE},{MAY_BE_GONE})"
+ROW, UNSURE, GONE = range(3)
+"""What STATE tells of a key: its row is there; nothing tells which is its last message, or several keys of the log are
+one to the target; it is gone."""
 _LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
 _LONG: Final = 1000
 """Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
@@ -59,8 +58,8 @@ class ExpectedTable:
     """A table of expected rows.
 
     name: quoted.  key: lower-case names.
-    columns: those that any message has and that count, in lower case, in the table's order; others the target does not
-        have, or generates.
+    columns: those that the messages have and that count, in lower case, in the table's order; others the target does
+        not have, or generates.
     ranges: of the first key column; the rows that are loaded.
     """
 
@@ -89,15 +88,13 @@ class ExpectedTable:
     def inserts(self, rows: pa.Table) -> Iterator[str]:
         """Gives the statements that load last steps of this table."""
         rows = within(rows, self.ranges)
-        rows = rows.append_column("gone", pc.is_null(rows["image"]))
-        for kind in rows.group_by(["names", "gone"]).aggregate([]).to_pylist():
-            columns = kind["names"].split(SEP) if kind["names"] and not kind["gone"] else list(self.key)
-            is_whole = kind["names"] and set(columns) == set(self.columns)
-            state = (GONE if kind["names"] else MAY_BE_GONE) if kind["gone"] else ROW if is_whole else UNSURE
-            alike = pc.and_(pc.equal(rows["names"], kind["names"]), pc.equal(rows["gone"], kind["gone"]))
-            yield from self._load(rows.filter(alike), columns, state)
+        is_unsure, is_gone = rows["is_unsure"].combine_chunks(), pc.is_null(rows["image"]).combine_chunks()
+        yield from self._load(rows.filter(is_unsure), "key", UNSURE)
+        yield from self._load(rows.filter(pc.and_not(is_gone, is_unsure)), "key", GONE)
+        yield from self._load(rows.filter(pc.invert(pc.or_(is_gone, is_unsure))), "image", ROW)
 
-    def _load(self, rows: pa.Table, names: Sequence[str], state: int) -> Iterator[str]:
+    def _load(self, rows: pa.Table, values_of: str, state: int) -> Iterator[str]:
+        names = self.key if values_of == "key" else self.columns
         columns = [quote_name(self.definition.columns[name].name) for name in names]
         meta = [self.own(name) for name, _ in _META]
         head = f"INSERT INTO {self.name} ({','.join([*columns, *meta])}) VALUES ("
@@ -108,7 +105,7 @@ class ExpectedTable:
             PLACE: _places(rows),
         }
         types = [self.definition.columns[name].type for name in names]
-        images = with_zeros(rows["key" if state in (GONE, MAY_BE_GONE) else "image"].combine_chunks(), types)
+        images = with_zeros(rows[values_of].combine_chunks(), types)
         bodies = pc.binary_join_element_wise(
             pc.replace_substring(images, SEP, ","), *(values[name] for name, _ in _META), pa.scalar(",", TEXT)
         )

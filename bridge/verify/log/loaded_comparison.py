@@ -47,8 +47,7 @@ from bridge.verify.snapshots import SnapshotReader, Throttle
 Recomputed = Future[Mapping[int, Sequence[Fingerprint]]]
 """What the ranges of each table should hold, by the tables' numbers, once it has been computed."""
 _UNSURE: Final = (
-    "rows of which the last message holds only a part, whose key messages spell in several ways, or which two"
-    " partitions change within a minute, are not covered"
+    "rows whose key messages spell in several ways, or which two partitions change within a minute, are not covered"
 )
 _SHOWN_BAD: Final = 3
 
@@ -212,7 +211,7 @@ class LoadedComparison:
         return result
 
     def _compare_rows(self, table: LoggedTable, reader: SnapshotReader, result: TableResult) -> None:
-        [(unsure, lost)] = reader.rows(table.unsure_query())
+        [(unsure,)] = reader.rows(table.unsure_query())
         table = replace(table, is_whole=table.is_whole and not unsure)  # no row may be extra beside these
         with ThreadPoolExecutor(1) as pool:
             comparison = TableComparison(
@@ -228,7 +227,7 @@ class LoadedComparison:
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
         if not table.is_whole:
-            result.not_covered = int(reader.rows(table.uncovered_query())[0][0]) + int(lost)
+            result.not_covered = int(reader.rows(table.uncovered_query())[0][0])
         result.notes = (*table_notes(table), *([_UNSURE] if unsure else []))
         result.shown = [_shown(table, reader, d) for d in differences[: self.options.section.shown_rows]]
         if self.fix and differences and table.may_lack:

@@ -14,7 +14,7 @@ from bridge.verify.compare.bisect import Side
 from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
-from bridge.verify.log.expected_tables import ARE_UNSURE, ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
+from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
 from bridge.verify.log.literal_hashes import literal
 from bridge.verify.log.logged_rows import RowGroup
 from bridge.verify.snapshots import SnapshotReader
@@ -23,6 +23,7 @@ _EXPECTED = "x"
 _ACTUAL = "t"
 _NO_KEY = "it has no key that its messages hold"
 _OTHER_KEYS = "some of its messages name another key than others, or none"
+_OTHER_COLUMNS = "some of its messages hold other columns than others, as updates that leave out a part of their row do"
 
 
 def key_range(numbers: KeyNumbers) -> KeyRange:
@@ -36,7 +37,6 @@ class LoggedTable:
     """A table of the target that the log names.
 
     number: the number of the table.
-    shapes: the lists of columns that the images of its rows have, each joined by SEP.
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     since: from when on its rows are compared, and why, "" where they all are.
@@ -46,7 +46,6 @@ class LoggedTable:
 
     number: int
     expected_table: ExpectedTable
-    shapes: tuple[str, ...]
     missing: tuple[str, ...]
     is_whole: bool
     since: str
@@ -75,7 +74,7 @@ class LoggedTable:
 
     @property
     def shape(self) -> ComparedColumns:
-        """The columns that are compared: every column that some row of the log has."""
+        """The columns that are compared: those that the rows of the log have."""
         names = self.expected_table.columns
         columns = tuple(self.definition.columns[name] for name in names)
         return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.key if names))
@@ -98,9 +97,9 @@ class LoggedTable:
         tell whether rows are equal (`literal_hashes`)."""
         table = self.expected_table
         key = [self.definition.columns[name].value_class for name in table.key]
-        if set(key) != {ValueClass.INTEGER} or len(self.shapes) != 1 or self.missing:
+        if set(key) != {ValueClass.INTEGER} or self.missing:
             return []
-        written = [literal(self.definition.columns[name], _ACTUAL) for name in self.shapes[0].split(SEP)]
+        written = [literal(self.definition.columns[name], _ACTUAL) for name in table.columns]
         return [one for one in written if one is not None] if None not in written else []
 
     @property
@@ -112,18 +111,12 @@ class LoggedTable:
     def matched(self) -> str:
         """A FROM clause of the target's rows of which the log holds the last state."""
         return (
-            f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key}"
-            f" AND {self._state} NOT {ARE_UNSURE}"
+            f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key} AND {self._state}<>{UNSURE}"
         )
 
     def unsure_query(self) -> str:
-        """Writes the query of how many keys are UNSURE, and how many of these the target lacks."""
-        first = quote_name(_ACTUAL, self.definition.columns[self.key[0]].name)
-        return (
-            f"SELECT COUNT(*),COALESCE(SUM({first} IS NULL AND {self._state}={UNSURE}),0)"
-            f" FROM {self.expected_table.name} {_EXPECTED} LEFT JOIN {self.actual} ON {self._same_key}"
-            f" WHERE ({self._loaded(_EXPECTED)}) AND {self._state} {ARE_UNSURE}"
-        )
+        """Writes the query of how many keys are UNSURE."""
+        return f"SELECT COUNT(*) FROM {self.expected_table.name} {_EXPECTED} WHERE {self._state}={UNSURE}"
 
     @property
     def _same_key(self) -> str:
@@ -197,10 +190,9 @@ def logged_table(
     table = definition.table
     key, why = choose_log_key(table, groups)
     counting = {name for name, one in table.columns.items() if not one.generated or name in key}
-    lists = [group.names(table) for group in groups if group.has_images]
-    images = [[name for name in names if name in counting] for names in lists] or [list(key)] * bool(groups)
-    compared = frozenset(name for names in images for name in names)
     named = {name for group in groups for name in group.names(table)}
+    lists = {frozenset(group.names(table)) & counting for group in groups if group.has_images}
+    compared = {name for names in lists for name in names} or named.intersection(key)
     return LoggedTable(
         number,
         ExpectedTable(
@@ -209,10 +201,9 @@ def logged_table(
             key,
             tuple(name for name in definition.columns if name in compared),
         ),
-        tuple(sorted({SEP.join(names) for names in images})),
         tuple(sorted(named - definition.columns.keys())),
-        is_whole and len(set(map(frozenset, images))) < 2,
+        is_whole,
         since,
-        uncovered or why,
+        uncovered or why or (_OTHER_COLUMNS if len(lists) > 1 else ""),
         come_in_parts and not table.written_names <= compared,
     )

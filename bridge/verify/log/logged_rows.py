@@ -21,7 +21,7 @@ from bridge.model import PartitionId, PartitionStart, Table, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.gathering import masked, taken, whole_texts
 from bridge.rows.grouping import Bools, Longs, combined, distinct, ends, numbered, partitions_of
-from bridge.rows.keys.key_steps import RowShape, ShapedRows, key_sums
+from bridge.rows.keys.key_steps import RowShape, ShapedRows, Steps, key_sums
 from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
@@ -44,11 +44,10 @@ STEP_SCHEMA: Final = pa.schema(
         pa.field("key", TEXT),
         *(EVENT_SCHEMA.field(name) for name in _POSITION),
         pa.field("image", TEXT),
-        pa.field("names", pa.string()),
     ]
 )
 """table_number: the index of the table in `LogPlan.tables`; key, image: literals joined by SEP, the image null when the
-row of a key goes; names: of the image's columns on the target, joined by SEP."""
+row of a key goes."""
 
 
 @dataclass(frozen=True)
@@ -195,9 +194,9 @@ def _are_behind(cut: Cut, changes: pa.Table) -> tuple[Bools, Bools]:
 class _Alike(NamedTuple):
     """What the row changes of a group have in common.
 
-    number: of the table in the plan.
-    width: how many literals their images have.  kept: the positions of those that count; names: their columns.
-    columns: their names with the forms of their values (`untyped`).
+    number: of the table in the plan.  width: how many literals their images have.
+    kept: the positions of those that count, in the order of the table's columns; names: these columns.
+    columns: the same with the forms of their values (`untyped`).
     """
 
     number: int
@@ -232,16 +231,16 @@ def _alike(plan: LogPlan, group: RowGroup, wanted: Collection[int] | None) -> _A
         return None
     expected = plan.tables[number]
     names, forms = group.names(expected.table), split_forms(group.columns)[1]
-    kept = [i for i, name in enumerate(names) if name in expected.columns]
-    kept_names = [names[i] for i in kept]
+    kept_names = [name for name in expected.columns if name in names]
     if not set(expected.key) <= set(kept_names):
         return None
+    kept = [names.index(name) for name in kept_names]
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
     return _Alike(number, expected, len(names), kept, kept_names, columns)
 
 
 def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
-    """Gives row changes only the columns that count, with ready literals."""
+    """Gives row changes only the columns that count, in the table's order, with ready literals."""
     widths, kept = [one.width for one in alike], [one.kept for one in alike]
     if any(one.kept != list(range(one.width)) for one in alike):
         for image in _IMAGES:
@@ -253,35 +252,16 @@ def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Ta
 
 def _key_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
     """Makes the steps of row changes; a row that moves to another key makes two."""
-    positions = [[one.names.index(part) for part in one.expected.key] for one in alike]
-    widths = [len(one.names) for one in alike]
-    images = [whole(changes[image]) for image in _IMAGES]
-    old, new = (Cells(image, group_of, widths).joined(positions) for image in images)
-    key_steps = _step_table(alike, group_of, changes, pc.coalesce(new, old), images[1])
-    if key_steps["key"].null_count:
-        key_steps = key_steps.filter(pc.is_valid(key_steps["key"]))
-    moves = pc.fill_null(pc.not_equal(old, new), False)
-    if not pc.any(moves).as_py():
-        return key_steps
-    moved, groups = changes.filter(moves), group_of[moves.to_numpy(zero_copy_only=False)]
-    gone = _step_table(alike, groups, moved, old.filter(moves), pa.nulls(moved.num_rows, TEXT))
-    return pa.concat_tables([key_steps, gone])
-
-
-def _step_table(
-    alike: Sequence[_Alike], group_of: Longs, changes: pa.Table, key: pa.Array, image: pa.Array
-) -> pa.Table:
-    groups = pa.array(group_of)
-    arrays = [
-        pa.array([one.number for one in alike], pa.int32()).take(groups),
-        key,
-        *(changes[name].combine_chunks() for name in _POSITION),
-        image,
-        pa.array([SEP.join(one.names) for one in alike], pa.string()).take(groups),
+    shapes = [
+        RowShape(one.expected.table, SEP.join(one.names), tuple(one.names), one.expected.key, lacks=False)
+        for one in alike
     ]
-    return pa.Table.from_arrays(
-        [one.cast(field.type) for one, field in zip(arrays, STEP_SCHEMA, strict=True)], schema=STEP_SCHEMA
-    )
+    made = Steps.of(ShapedRows.of(shapes, group_of, changes))
+    of_steps = taken(changes.select([*_POSITION, "after"]), made.row)
+    numbers = np.array([one.number for one in alike], np.int32)[group_of[made.row]]
+    image = pc.if_else(pa.array(made.is_image), whole(of_steps["after"]), pa.scalar(None, TEXT))
+    arrays = [numbers, made.key, *(of_steps[name] for name in _POSITION), image]
+    return pa.table(dict(zip(STEP_SCHEMA.names, arrays, strict=True)), STEP_SCHEMA)
 
 
 def last_steps(tables: Sequence[ExpectedTable], steps: pa.Table) -> pa.Table:
@@ -356,18 +336,14 @@ def _are_unsure(steps: pa.Table, last: Longs) -> Bools:
 
 
 def last_rows(tables: Sequence[ExpectedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Gives for each table its last steps, those of gone keys too; without `names`, and with the key as image, where
-    nothing tells which is the last.  All steps of the keys are there."""
+    """Gives for each table its last steps, those of gone keys too, and whether each `is_unsure`: nothing tells which is
+    the last.  All steps of the keys are there."""
     if not steps.num_rows:
         return
     ordered, order = _ordered(steps)
     last = np.sort(order[_last(tables, ordered, order)])
     are_unsure = _are_unsure(steps, last) if pc.any(steps["by_time"]).as_py() else np.zeros(len(last), np.bool_)
-    is_sure, steps = pa.array(~are_unsure), taken(ordered, last)
-    key_alone = pc.if_else(pc.is_null(steps["image"]), steps["image"], steps["key"])
-    for name, unsure in (("image", key_alone), ("names", "")):
-        column = pc.if_else(is_sure, steps[name], unsure)
-        steps = steps.set_column(steps.schema.get_field_index(name), STEP_SCHEMA.field(name), column)
+    steps = taken(ordered, last).append_column("is_unsure", pa.array(are_unsure))
     numbers = steps["table_number"].to_numpy()
     order = np.argsort(numbers, kind="stable")
     steps, numbers = taken(steps, order), numbers[order]
