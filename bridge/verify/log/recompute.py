@@ -21,7 +21,7 @@ from bridge.pipeline.by_partitions.late_changes import is_same_place
 from bridge.pipeline.control_events import LeftOutRows, without_left_out
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.protocols.event_columns import placed_events
-from bridge.rows.grouping import Longs, distinct, ends, numbered
+from bridge.rows.grouping import distinct, ends, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.chunk_stream import decoded
 from bridge.sources.source import MicroBatch
@@ -44,22 +44,18 @@ from bridge.verify.log.logged_rows import (
 )
 
 _SECOND_MS: Final = 1000
-_EVENTS_PER_BUCKET: Final = 250_000
-_BYTES_PER_BUCKET: Final = 256 << 20
-"""A bucket has about so many events, or bytes of them, at most: a task takes all of it into memory, several times."""
+_BYTES_PER_BUCKET: Final = 64 << 20
+"""A bucket has about so many bytes of events at most: a task takes all of it into memory, several times."""
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """Takes a quarter of the room, and 0.4 s of processor time for a million row changes of 370 bytes (measured)."""
 _NO_IMAGES: Final = [name for name in EVENT_SCHEMA.names if name not in {"before", "after"}]
 _OF_TABLES: Final = ("schema", "table", "topic", "partition", "offset")
-_EVENTS_TOGETHER: Final = 100_000
-_BYTES_TOGETHER: Final = 64 << 20
-"""So many events, or bytes of them, are made steps together, whichever come first."""
-_STEPS_HELD: Final = 500_000
-_BYTES_HELD: Final = 128 << 20
-"""An executor divides its steps into buckets when it holds so many, or so many bytes of them, whichever come first."""
+_BYTES_TOGETHER: Final = 32 << 20
+"""So many bytes of events are made steps together."""
+_BYTES_HELD: Final = 64 << 20
+"""An executor divides its steps into buckets when it holds so many bytes of them."""
 _MOST_OF_A_SHARE: Final = 2
-"""A bucket with more than so many times its share of the steps, or of their bytes, has keys that come again and
-again."""
+"""A bucket with more than so many times its share of the bytes has keys that come again and again."""
 
 
 @dataclass(frozen=True)
@@ -103,10 +99,8 @@ class Log:
         control = control.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
         rows = control.filter(pc.less_equal(control["kind"], int(Kind.DELETE)))
         names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
-        events = int(pc.sum(rows["index"]).as_py() or 0)
         control, left_out = without_left_out(control)
-        size = sum(size for _, size in exports)
-        self._buckets = max(1, -(-events // _EVENTS_PER_BUCKET), -(-size // _BYTES_PER_BUCKET))
+        self._buckets = max(1, -(-sum(size for _, size in exports) // _BYTES_PER_BUCKET))
         bad = [(position, event.reason) for position, event in placed_events(control) if isinstance(event, Undecodable)]
         return Control(logged_changes(control), bad, left_out, names, _firsts(control))
 
@@ -172,25 +166,16 @@ def _imported(value: bytes, columns: Sequence[str] = ()) -> pa.Table:
 
 
 def _control_events(events: pa.Table) -> pa.Table:
-    """Gives the events that are not rows, and the first row of each table and partition, whose `index` says how many
-    rows there were."""
+    """Gives the events that are not rows, and the first row of each table and partition."""
     is_given = events["kind"].to_numpy() > int(Kind.DELETE)
-    firsts, counts = _firsts_of_tables(events, np.flatnonzero(~is_given))
-    is_given[firsts] = True
-    index = events["index"].to_numpy().copy()
-    index[firsts] = counts
-    at = EVENT_SCHEMA.get_field_index("index")
-    return events.set_column(at, EVENT_SCHEMA.field(at), pa.array(index)).filter(pa.array(is_given))
-
-
-def _firsts_of_tables(events: pa.Table, rows: Longs) -> tuple[Longs, Longs]:
-    """Gives the number of the first row of each table and partition, and how many there are.  rows: their numbers."""
+    rows = np.flatnonzero(~is_given)
     row_places = events.select(_OF_TABLES).take(pa.array(rows))  # without the images, which are large
     _, tables = distinct(row_places, ("schema", "table", "topic"))
     partitions = row_places["partition"].to_numpy().astype(np.int64)
     codes = numbered(tables * (partitions.max(initial=0) + 1) + partitions)
     order = np.argsort(row_places["offset"].to_numpy(), kind="stable")
-    return rows[order[ends(codes[order])[0]]], np.bincount(codes)
+    is_given[rows[order[ends(codes[order])[0]]]] = True
+    return events.filter(pa.array(is_given))
 
 
 def logged_changes(events: pa.Table) -> list[LoggedChange]:
@@ -253,7 +238,7 @@ def _stepping(
         for events in together(map(_imported, (events.all for events in exported_events))):
             key_steps = steps(plan, events, wanted)
             held.append(hashed(key_steps) if are_hashed else key_steps)
-            if _has_enough(held, _STEPS_HELD, _BYTES_HELD):
+            if _size(held) >= _BYTES_HELD:
                 yield from in_buckets(held)
                 held = []
         if held:
@@ -262,8 +247,7 @@ def _stepping(
     def in_buckets(held: list[pa.Table]) -> Iterator[tuple[int, bytes]]:
         all_steps = pa.concat_tables(held)
         for number, bucket in buckets(all_steps, count):
-            shares = (_MOST_OF_A_SHARE * size // count for size in (all_steps.num_rows, all_steps.nbytes))
-            is_folded = folder is None or _has_enough([bucket], *shares)
+            is_folded = folder is None or bucket.nbytes * count > all_steps.nbytes * _MOST_OF_A_SHARE
             yield number, _exported(last_of_some(plan.tables, bucket) if is_folded else bucket, folder)
 
     return step
@@ -274,15 +258,15 @@ def together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
-        if _has_enough(held, _EVENTS_TOGETHER, _BYTES_TOGETHER):
+        if _size(held) >= _BYTES_TOGETHER:
             yield pa.concat_tables(held)
             held = []
     if held:
         yield pa.concat_tables(held)
 
 
-def _has_enough(held: Sequence[pa.Table], rows: int, size: int) -> bool:
-    return bool(sum(table.num_rows for table in held) >= rows or sum(table.nbytes for table in held) >= size)
+def _size(held: Sequence[pa.Table]) -> int:
+    return sum(table.nbytes for table in held)
 
 
 def _fingerprinting(
