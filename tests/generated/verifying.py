@@ -22,8 +22,8 @@ from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder, Messages
 from bridge.quoting import quote_name
 from bridge.sources.source import Export, Extent, Source, TopicNow
-from bridge.verify.log import expected_tables, recompute, verification
-from bridge.verify.log.expected_tables import ExpectedTable, find_cuts
+from bridge.verify.log import log_tables, recompute, verification
+from bridge.verify.log.log_tables import LoggedTable, find_cuts
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report
@@ -153,10 +153,10 @@ def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes
         return made.run()
 
 
-def expected_table(table: Table) -> ExpectedTable:
+def expected_table(table: Table) -> LoggedTable:
     """A table as verify expects rows of it; its first column is its key."""
     definition = cast(Definition, SimpleNamespace(table=table))
-    return ExpectedTable("`e`", definition, tuple(table.columns)[:1], tuple(table.columns))
+    return LoggedTable(0, "`e`", definition, tuple(table.columns)[:1], tuple(table.columns))
 
 
 @contextmanager
@@ -167,7 +167,7 @@ def cut_tables() -> Iterator[None]:
         rows = session.value(f"SELECT COUNT(*) FROM {quote_name(*definition.name)}")
         return find_cuts(session, replace(definition, rows=rows), key)
 
-    with patch.object(expected_tables, "_RANGE_ROWS", 1), patch.object(verification, "find_cuts", cuts):
+    with patch.object(log_tables, "_RANGE_ROWS", 1), patch.object(verification, "find_cuts", cuts):
         yield
 
 

@@ -25,7 +25,7 @@ from bridge.events import SEP
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.rows.literal_offsets import buffers_of, to_numpy, whole
 from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
-from bridge.verify.log.expected_tables import numbers_of
+from bridge.verify.log.log_tables import ACTUAL, LoggedTable, numbers_of
 from bridge.verify.log.logged_rows import STEP_SCHEMA
 
 _SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
@@ -56,6 +56,16 @@ def literal(column: ColumnInfo, alias: str) -> str | None:
             return f"IF(LENGTH({value})=0,QUOTE(''),IFNULL(CONCAT('x''',LOWER(HEX({value})),''''),'NULL'))"
         case _:
             return None
+
+
+def literals_of(table: LoggedTable) -> list[str]:
+    """Writes the SQL of a row's values as the literals of its image, in their order; [] where hashes of literals do not
+    tell whether rows are equal."""
+    columns = table.definition.columns
+    if {columns[name].value_class for name in table.key} != {ValueClass.INTEGER} or table.missing:
+        return []
+    written = [literal(columns[name], ACTUAL) for name in table.columns]
+    return [one for one in written if one is not None] if None not in written else []
 
 
 def literals_query(literals: Sequence[str], rows: str) -> str:

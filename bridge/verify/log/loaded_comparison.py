@@ -28,17 +28,16 @@ from bridge.mysql.server_errors import (
     server_words,
 )
 from bridge.sources.source import Extent
-from bridge.verify.compare.bisect import TableComparison
+from bridge.verify.compare.bisect import Side, TableComparison
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.key_sql import any_of, key_parts
+from bridge.verify.compare.key_sql import any_of, in_key_order, key_parts
 from bridge.verify.compare.row_diff import Difference
 from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.log.coverage import LoggedChange
-from bridge.verify.log.expected_tables import COMMIT_TS, PLACE, KeyNumbers
-from bridge.verify.log.literal_hashes import literals_query
-from bridge.verify.log.log_tables import LoggedTable
+from bridge.verify.log.literal_hashes import literals_of, literals_query
+from bridge.verify.log.log_tables import ACTUAL, COMMIT_TS, EXPECTED, PLACE, KeyNumbers, LoggedTable
 from bridge.verify.log.recompute import Control
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import ShownRow, TableResult, shown_row
@@ -50,6 +49,27 @@ _UNSURE: Final = (
     "rows whose key messages spell in several ways, or which two partitions change within a minute, are not covered"
 )
 _SHOWN_BAD: Final = 3
+
+
+def actual_side(table: LoggedTable, reader: SnapshotReader, ranges: Sequence[KeyNumbers]) -> Side:
+    """Gives the target's rows in some ranges of the first key column."""
+    shape = table.shape
+    key = [shape.actual[i] for i in shape.key]
+    parts = key_parts(key, key, ACTUAL)
+    rows = table.actual + in_key_order(table.definition, parts)
+    return Side(reader, rows, shape.actual, parts, table.within(ranges), ACTUAL)
+
+
+def sides(table: LoggedTable, reader: SnapshotReader) -> tuple[Side, Side]:
+    """Gives the expected side and the actual side of what is loaded."""
+    shape = table.shape
+    key = [shape.expected[i] for i in shape.key]
+    parts = key_parts(key, key, EXPECTED)
+    expected = Side(
+        reader, f"{table.expected} {EXPECTED}", shape.expected, parts, condition=table.are_rows, alias=EXPECTED
+    )
+    actual = actual_side(table, reader, table.ranges)
+    return expected, actual if table.is_whole else replace(actual, rows=table.matched)
 
 
 @dataclass
@@ -116,9 +136,9 @@ class HashComparison:
         """Compares a range.  Where the log may lack rows, they are counted before any is hashed."""
         began = time.monotonic()
         self.throttle.wait()
-        side = one.table.actual_side(reader, [one.numbers])
+        side = actual_side(one.table, reader, [one.numbers])
         if one.table.is_whole or reader.rows(side.query("COUNT(*)"))[0][0] == one.expected.rows:
-            actual = fingerprint_of(reader.rows(literals_query(one.table.literals, side.source()))[0])
+            actual = fingerprint_of(reader.rows(literals_query(literals_of(one.table), side.source()))[0])
             if actual == one.expected and actual.is_whole:
                 one.rows = actual.rows
                 self.on_rows(one, actual.rows)
@@ -156,7 +176,7 @@ def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[
     numbered = {one.table.number: one for one in tables}
     try:
         for one in tables:
-            one.run(one.table.expected_table.create())
+            one.run(one.table.create())
         for number, insert in inserts:
             numbered[number].run(insert)
     except LostConnectionError as error:
@@ -216,7 +236,7 @@ class LoadedComparison:
         with ThreadPoolExecutor(1) as pool:
             comparison = TableComparison(
                 table.shape,
-                *table.sides(reader),
+                *sides(table, reader),
                 pool=pool,
                 throttle=self.throttle,
                 seconds=self.options.section.chunk_seconds,
@@ -236,15 +256,15 @@ class LoadedComparison:
                 " hand, or compare with the source (--against upstream)"
             )
         elif self.fix and differences:
-            self.fix.add_rows(table.expected_table.table, table.shape, differences)
+            self.fix.add_rows(table.table, table.shape, differences)
 
 
 def _shown(table: LoggedTable, reader: SnapshotReader, difference: Difference) -> ShownRow:
     """Gives a differing row with the position of its last change, which the expected rows hold."""
     columns = [table.shape.actual[i] for i in table.shape.key]
-    commit_ts, place = map(table.expected_table.own, (COMMIT_TS, PLACE))
+    commit_ts, place = map(table.own, (COMMIT_TS, PLACE))
     rows = reader.rows(
-        f"SELECT {commit_ts},HEX({place}) FROM {table.expected_table.name}"
+        f"SELECT {commit_ts},HEX({place}) FROM {table.expected}"
         f" WHERE {any_of(key_parts(columns, columns), [difference.key])}"
     )
     if not rows:

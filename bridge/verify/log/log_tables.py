@@ -1,29 +1,71 @@
-"""Plans how a table of the log is compared with the target's: by which key and columns, and with which SQL.  Pure."""
+"""Tables of the target that the log names: by which key, columns and SQL each is compared, and its temporary table of
+expected rows, in the target's own types, which ends with its session.
+
+Of a large table only ranges may be loaded.  Then both sides are the rows whose first key column is in one of these, as
+the target sees it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
+from math import inf
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.model import Table, TableName
-from bridge.mysql.table_definition import Definition, ValueClass
-from bridge.quoting import quote_name
+from bridge.mysql.table_definition import ColumnInfo, Definition
+from bridge.protocols.values import literals
+from bridge.protocols.values.untyped import split_forms
+from bridge.quoting import free_name, quote_name
+from bridge.rows.grouping import Bools, Longs
+from bridge.rows.literal_offsets import TEXT, parts_of, runs
 from bridge.rows.net_changes import choose_key
-from bridge.verify.compare.bisect import Side
+from bridge.rows.sql.members import with_zeros
+from bridge.rows.sql.statement import STATEMENT_BYTES
+from bridge.rows.types.type_check import true_names
 from bridge.verify.compare.key_ranges import KeyRange
-from bridge.verify.compare.key_sql import between, in_key_order, key_parts
+from bridge.verify.compare.key_sql import between, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
-from bridge.verify.log.expected_tables import ROW, STATE, UNSURE, WHOLE, ExpectedTable, KeyNumbers, joined
-from bridge.verify.log.literal_hashes import literal
-from bridge.verify.log.logged_rows import RowGroup
-from bridge.verify.snapshots import SnapshotReader
 
-_EXPECTED = "x"
-_ACTUAL = "t"
-_NO_KEY = "it has no key that its messages hold"
-_OTHER_KEYS = "some of its messages name another key than others, or none"
-_OTHER_COLUMNS = "some of its messages hold other columns than others, as updates that leave out a part of their row do"
+if TYPE_CHECKING:
+    from bridge.mysql.connection.session import Session  # brings the driver, which executors do without
+
+EXPECTED: Final = "x"
+ACTUAL: Final = "t"
+"""The aliases of the two tables."""
+_NO_KEY: Final = "it has no key that its messages hold"
+_OTHER_KEYS: Final = "some of its messages name another key than others, or none"
+_OTHER_COLUMNS: Final = (
+    "some of its messages hold other columns than others, as updates that leave out a part of their row do"
+)
+# The names of the bridge's own columns, as far as the table has none of that name (`ExpectedTable.own`).
+STATE: Final = "bridge state"
+COMMIT_TS: Final = "bridge commit_ts"
+PLACE: Final = "bridge place"
+"""Topic, partition and offset of the last change."""
+_META: Final = ((STATE, "TINYINT NOT NULL"), (COMMIT_TS, "BIGINT NOT NULL"), (PLACE, "BLOB NOT NULL"))
+ROW, UNSURE, GONE = range(3)
+"""What STATE tells of a key: its row is there; nothing tells which is its last message, or several keys of the log are
+one to the target; it is gone."""
+_LENGTH: Final = re.compile(r"var(?:char|binary)\((\d+)\)")
+_LONG: Final = 1000
+"""Text columns of more characters become LONGTEXT, so that a row has room for the columns that are added."""
+_RANGE_ROWS: Final = 50_000
+"""A range has about this many rows."""
+_PLAIN: Final = "^-?[0-9]{1,18}$"
+"""Literals that any integer column takes as the number that they are."""
+_CUT: Final = range(-(10**18), 10**18)
+KeyNumbers = tuple[int | None, int | None]
+"""A range of the first key column: above the first number, and not above the second.  None means that there is no
+bound."""
+WHOLE: Final[KeyNumbers] = (None, None)
 
 
 def key_range(numbers: KeyNumbers) -> KeyRange:
@@ -36,7 +78,11 @@ def key_range(numbers: KeyNumbers) -> KeyRange:
 class LoggedTable:
     """A table of the target that the log names.
 
-    number: the number of the table.
+    number: the number of the table.  expected: the quoted name of the temporary table.
+    key: the columns, in lower case, by which rows are told apart.
+    columns: those that the messages have and that count, in lower case, in the table's order; others the target does
+        not have, or generates.
+    ranges: of the first key column; the rows that are loaded.
     missing: columns that messages have and the target lacks.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     since: from when on its rows are compared, and why, "" where they all are.
@@ -45,27 +91,79 @@ class LoggedTable:
     """
 
     number: int
-    expected_table: ExpectedTable
-    missing: tuple[str, ...]
-    is_whole: bool
-    since: str
-    uncovered: str
-    may_lack: bool
+    expected: str
+    definition: Definition
+    key: tuple[str, ...]
+    columns: tuple[str, ...]
+    ranges: tuple[KeyNumbers, ...] = (WHOLE,)
+    missing: tuple[str, ...] = ()
+    is_whole: bool = False
+    since: str = ""
+    uncovered: str = ""
+    may_lack: bool = False
+
+    @cached_property
+    def table(self) -> Table:
+        """The table as the writer sees it."""
+        return self.definition.table
 
     @property
     def name(self) -> TableName:
         """The table's name on the target."""
         return self.definition.name
 
-    @property
-    def definition(self) -> Definition:
-        """The target's table."""
-        return self.expected_table.definition
+    def own(self, name: str) -> str:
+        """Gives one of the bridge's own columns, quoted.  name: one of those above."""
+        return quote_name(free_name(name, self.definition.columns))
 
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The columns, in lower case, by which rows are told apart."""
-        return self.expected_table.key
+    def create(self) -> str:
+        """Gives the statement that makes it."""
+        lines = [_line(column, is_key=name in self.key) for name, column in self._columns()]
+        lines += [*(f"{self.own(name)} {kind}" for name, kind in _META), self._index()]
+        # A key that the target's table has may be too long for the server's default format (MariaDB: 1709).
+        return f"CREATE TEMPORARY TABLE {self.expected} ({', '.join(lines)}) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
+
+    def inserts(self, rows: pa.Table) -> Iterator[str]:
+        """Gives the statements that load last steps of this table."""
+        rows = within(rows, self.ranges)
+        is_unsure, is_gone = rows["is_unsure"].combine_chunks(), pc.is_null(rows["image"]).combine_chunks()
+        yield from self._load(rows.filter(is_unsure), "key", UNSURE)
+        yield from self._load(rows.filter(pc.and_not(is_gone, is_unsure)), "key", GONE)
+        yield from self._load(rows.filter(pc.invert(pc.or_(is_gone, is_unsure))), "image", ROW)
+
+    def _load(self, rows: pa.Table, values_of: str, state: int) -> Iterator[str]:
+        names = self.key if values_of == "key" else self.columns
+        columns = [quote_name(self.definition.columns[name].name) for name in names]
+        meta = [self.own(name) for name, _ in _META]
+        head = f"INSERT INTO {self.expected} ({','.join([*columns, *meta])}) VALUES ("
+        tail = f") ON DUPLICATE KEY UPDATE {self.own(STATE)}={UNSURE}"
+        values = {
+            STATE: pa.scalar(str(state), TEXT),
+            COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
+            PLACE: _places(rows),
+        }
+        types = [self.definition.columns[name].type for name in names]
+        images = with_zeros(rows[values_of].combine_chunks(), types)
+        bodies = pc.binary_join_element_wise(
+            pc.replace_substring(images, SEP, ","), *(values[name] for name, _ in _META), pa.scalar(",", TEXT)
+        )
+        for run in runs(bodies, STATEMENT_BYTES):
+            yield f"{head}{'),('.join(run.to_pylist())}{tail}"
+
+    def _columns(self) -> list[tuple[str, ColumnInfo]]:
+        """The columns that messages tell: not the generated ones, but for those of the key."""
+        columns = self.definition.columns.items()
+        return [(name, column) for name, column in columns if name in self.key or not column.generated]
+
+    def _index(self) -> str:
+        """Writes the key, which may be one of the beginnings of values."""
+        of_key = (i for i in self.definition.indexes.values() if i.unique and set(i.parts) == set(self.key))
+        index = min(of_key, key=lambda i: any(i.lengths))
+        parts = (
+            quote_name(self.definition.columns[part].name) + (f"({length})" if length else "")
+            for part, length in zip(index.parts, index.lengths, strict=True)
+        )
+        return f"PRIMARY KEY ({','.join(parts)})"
 
     @property
     def schema_findings(self) -> tuple[str, ...]:
@@ -75,15 +173,14 @@ class LoggedTable:
     @property
     def shape(self) -> ComparedColumns:
         """The columns that are compared: those that the rows of the log have."""
-        names = self.expected_table.columns
-        columns = tuple(self.definition.columns[name] for name in names)
-        return ComparedColumns(columns, columns, tuple(names.index(part) for part in self.key if names))
+        columns = tuple(self.definition.columns[name] for name in self.columns)
+        return ComparedColumns(columns, columns, tuple(self.columns.index(part) for part in self.key if self.columns))
 
     def loading(self, ranges: Iterable[KeyNumbers]) -> LoggedTable:
         """Gives the table with these ranges to be loaded."""
-        return replace(self, expected_table=replace(self.expected_table, ranges=joined(ranges)))
+        return replace(self, ranges=joined(ranges))
 
-    def within(self, ranges: Sequence[KeyNumbers], alias: str = _ACTUAL) -> str:
+    def within(self, ranges: Sequence[KeyNumbers], alias: str = ACTUAL) -> str:
         """Writes the condition for rows of some ranges of the first key column."""
         if WHOLE in ranges:
             return "1=1"
@@ -92,72 +189,67 @@ class LoggedTable:
         return " OR ".join(f"({between(parts, *key_range(numbers))})" for numbers in ranges)
 
     @property
-    def literals(self) -> list[str]:
-        """The SQL of a row's values as the literals of its image, in their order.  [] where hashes of literals do not
-        tell whether rows are equal (`literal_hashes`)."""
-        table = self.expected_table
-        key = [self.definition.columns[name].value_class for name in table.key]
-        if set(key) != {ValueClass.INTEGER} or self.missing:
-            return []
-        written = [literal(self.definition.columns[name], _ACTUAL) for name in table.columns]
-        return [one for one in written if one is not None] if None not in written else []
-
-    @property
     def actual(self) -> str:
         """A FROM clause of the target's rows."""
-        return f"{quote_name(*self.name)} {_ACTUAL}"
+        return f"{quote_name(*self.name)} {ACTUAL}"
 
     @property
     def matched(self) -> str:
         """A FROM clause of the target's rows of which the log holds the last state."""
-        return (
-            f"{self.actual} JOIN {self.expected_table.name} {_EXPECTED} ON {self._same_key} AND {self._state}<>{UNSURE}"
-        )
+        return f"{self.actual} JOIN {self.expected} {EXPECTED} ON {self._same_key} AND {self._state}<>{UNSURE}"
 
     def unsure_query(self) -> str:
         """Writes the query of how many keys are UNSURE."""
-        return f"SELECT COUNT(*) FROM {self.expected_table.name} {_EXPECTED} WHERE {self._state}={UNSURE}"
+        return f"SELECT COUNT(*) FROM {self.expected} {EXPECTED} WHERE {self._state}={UNSURE}"
+
+    @property
+    def are_rows(self) -> str:
+        """The condition for what is loaded of rows that should be there."""
+        return f"({self._loaded(EXPECTED)}) AND {self._state}={ROW}"
 
     @property
     def _same_key(self) -> str:
         names = [quote_name(self.definition.columns[part].name) for part in self.key]
-        return " AND ".join(f"{_ACTUAL}.{name}={_EXPECTED}.{name}" for name in names)
+        return " AND ".join(f"{ACTUAL}.{name}={EXPECTED}.{name}" for name in names)
 
     @property
     def _state(self) -> str:
-        return f"{_EXPECTED}.{self.expected_table.own(STATE)}"
+        return f"{EXPECTED}.{self.own(STATE)}"
 
-    def _loaded(self, alias: str = _ACTUAL) -> str:
-        return self.within(self.expected_table.ranges, alias)
+    def _loaded(self, alias: str = ACTUAL) -> str:
+        return self.within(self.ranges, alias)
 
     def uncovered_query(self) -> str:
         """Writes the query of how many rows of the target the log does not tell."""
         every, matched = (f"SELECT COUNT(*) FROM {rows} WHERE {self._loaded()}" for rows in (self.actual, self.matched))
         return f"SELECT ({every})-({matched})"
 
-    def actual_side(self, reader: SnapshotReader, ranges: Sequence[KeyNumbers]) -> Side:
-        """Gives the target's rows in some ranges of the first key column."""
-        key = [self.shape.actual[i] for i in self.shape.key]
-        parts = key_parts(key, key, _ACTUAL)
-        rows = self.actual + in_key_order(self.definition, parts)
-        return Side(reader, rows, self.shape.actual, parts, self.within(ranges), _ACTUAL)
 
-    def sides(self, reader: SnapshotReader) -> tuple[Side, Side]:
-        """Gives the expected side and the actual side of what is loaded."""
-        shape = self.shape
-        key = [shape.actual[i] for i in shape.key]
-        expected = Side(
-            reader,
-            f"{self.expected_table.name} {_EXPECTED}",
-            shape.expected,
-            key_parts(key, key, _EXPECTED),
-            condition=f"({self._loaded(_EXPECTED)}) AND {self._state}={ROW}",
-            alias=_EXPECTED,
-        )
-        actual = self.actual_side(reader, self.expected_table.ranges)
-        if self.is_whole:
-            return expected, actual
-        return expected, replace(actual, rows=self.matched)
+class RowGroup(NamedTuple):
+    """Row changes of a table with the same columns and the same handle key, both as the messages have them.
+
+    is_covered: whether they are behind the table's cut.  columns: with the forms of their values (`untyped`).
+    has_images: whether some change is more than a delete.
+    is_unclear: whether nothing tells on which side of the cut they are.
+    """
+
+    table: TableName
+    is_covered: bool
+    columns: str
+    key: str
+    has_images: bool = True
+    is_unclear: bool = False
+
+    def names(self, table: Table) -> list[str]:
+        """Gives the columns by the table's own names, in lower case, where Debezium has changed them."""
+        sent, forms = split_forms(self.columns)
+        names = sent.split(SEP)
+        return [name.lower() for name in (true_names(table, names) if "avro" in forms else names)]
+
+    def handle(self, table: Table) -> str:
+        """Gives the columns of the handle key in the same way, joined by SEP; "" where messages name none."""
+        own = dict(zip(split_forms(self.columns)[0].lower().split(SEP), self.names(table), strict=True))
+        return SEP.join(own.get(name, name) for name in self.key.lower().strip(SEP).split(SEP))
 
 
 def choose_log_key(table: Table, groups: Sequence[RowGroup]) -> tuple[tuple[str, ...], str]:
@@ -195,15 +287,80 @@ def logged_table(
     compared = {name for names in lists for name in names} or named.intersection(key)
     return LoggedTable(
         number,
-        ExpectedTable(
-            quote_name(schema, f"verify {number}"),
-            definition,
-            key,
-            tuple(name for name in definition.columns if name in compared),
-        ),
-        tuple(sorted(named - definition.columns.keys())),
-        is_whole,
-        since,
-        uncovered or why or (_OTHER_COLUMNS if len(lists) > 1 else ""),
-        come_in_parts and not table.written_names <= compared,
+        quote_name(schema, f"verify {number}"),
+        definition,
+        key,
+        tuple(name for name in definition.columns if name in compared),
+        missing=tuple(sorted(named - definition.columns.keys())),
+        is_whole=is_whole,
+        since=since,
+        uncovered=uncovered or why or (_OTHER_COLUMNS if len(lists) > 1 else ""),
+        may_lack=come_in_parts and not table.written_names <= compared,
     )
+
+
+def _line(column: ColumnInfo, *, is_key: bool) -> str:
+    kind, length = column.type, _LENGTH.match(column.type)
+    if not is_key and length and int(length[1]) > _LONG:
+        kind = "longtext" if column.data_type == "varchar" else "longblob"
+    text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
+    return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"
+
+
+def _places(rows: pa.Table) -> pa.Array:
+    """Writes PLACE as literals.  A capture file may name its topic in any characters."""
+    topics = rows["topic"].combine_chunks().dictionary_encode()
+    begins = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT).take(topics.indices)
+    numbers = (rows[name].combine_chunks().cast(TEXT) for name in ("partition", "offset"))
+    return pc.binary_join_element_wise(
+        pc.binary_join_element_wise(begins, *numbers, pa.scalar("/", TEXT)), pa.scalar("'", TEXT), pa.scalar("", TEXT)
+    )
+
+
+def find_cuts(session: Session, definition: Definition, key: Sequence[str]) -> tuple[int, ...]:
+    """Gives the values up to which each range but the last reaches, for ranges of about 50,000 rows if keys are spread
+    evenly; () for a small table.  key: begins with an integer."""
+    if definition.rows < 2 * _RANGE_ROWS:
+        return ()
+    name = quote_name(definition.columns[key[0]].name)
+    [(first, last)] = session.rows(f"SELECT MIN({name}),MAX({name}) FROM {quote_name(*definition.name)}")
+    if first is None or int(first) not in _CUT or int(last) not in _CUT:
+        return ()
+    size = -(-_RANGE_ROWS * (int(last) - int(first) + 1) // definition.rows)
+    return tuple(range(int(first) - 1 + size, int(last), size))
+
+
+def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
+    """Gives the ranges between cuts."""
+    return tuple(pairwise([None, *cuts, None]))
+
+
+def joined(ranges: Iterable[KeyNumbers]) -> tuple[KeyNumbers, ...]:
+    """Joins ranges that follow one another."""
+    united: list[KeyNumbers] = []
+    for low, high in sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]):
+        if united and united[-1][1] == low:
+            united[-1] = united[-1][0], high
+        else:
+            united.append((low, high))
+    return tuple(united)
+
+
+def within(rows: pa.Table, ranges: Sequence[KeyNumbers]) -> pa.Table:
+    """Gives the folded steps of some ranges of their table, and those whose place only the target can tell."""
+    if WHOLE in ranges:
+        return rows
+    numbers, is_wanted = numbers_of(rows)
+    for low, high in ranges:
+        is_above = True if low is None else numbers > low
+        is_below = True if high is None else numbers <= high
+        is_wanted |= is_above & is_below
+    return rows.filter(pa.array(is_wanted))
+
+
+def numbers_of(rows: pa.Table) -> tuple[Longs, Bools]:
+    """Gives the first key column of folded steps, and whether only the target can tell it."""
+    [first] = parts_of(rows["key"].combine_chunks(), [0])
+    is_plain = pc.match_substring_regex(first, _PLAIN)
+    numbers = pc.if_else(is_plain, first, "0").cast(pa.int64()).to_numpy()
+    return numbers, ~is_plain.to_numpy(zero_copy_only=False)

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
-from bridge.model import PartitionId, PartitionStart, Table, TableName
+from bridge.model import PartitionId, PartitionStart, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.gathering import masked, taken, whole_texts
 from bridge.rows.grouping import Bools, Longs, combined, distinct, ends, numbered, partitions_of
@@ -26,11 +26,11 @@ from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
 from bridge.rows.types.resolve_types import shapes_typed
-from bridge.rows.types.type_check import CheckedTypes, true_names
+from bridge.rows.types.type_check import CheckedTypes
 from bridge.spark.kept_rows.shards import divided
 from bridge.tso import ms_tso
 from bridge.verify.log.coverage import WAITS_MS, Cut, NameKey, TableCoverage
-from bridge.verify.log.expected_tables import ExpectedTable
+from bridge.verify.log.log_tables import LoggedTable, RowGroup
 
 _NEAR: Final = ms_tso(60_000)
 """How much later than its event time, which is that of its start, a statement may have changed a row (TSO)."""
@@ -60,7 +60,7 @@ class LogPlan:
     begins: by topic, the commit_ts (TSO) below which everything is in the target although the limit may be lower.
     """
 
-    tables: tuple[ExpectedTable, ...]
+    tables: tuple[LoggedTable, ...]
     coverage: Mapping[NameKey, TableCoverage]
     limit: int
     read: Mapping[PartitionId, PartitionStart] | None = None
@@ -105,33 +105,6 @@ def _per_partition(events: pa.Table, number: Callable[[PartitionId], int]) -> Lo
     """Gives a number for each event by its topic and partition."""
     partitions, numbers = partitions_of(events)
     return np.array([number(where) for where in partitions], dtype=np.int64)[numbers]
-
-
-class RowGroup(NamedTuple):
-    """Row changes of a table with the same columns and the same handle key, both as the messages have them.
-
-    is_covered: whether they are behind the table's cut.  columns: with the forms of their values (`untyped`).
-    has_images: whether some change is more than a delete.
-    is_unclear: whether nothing tells on which side of the cut they are.
-    """
-
-    table: TableName
-    is_covered: bool
-    columns: str
-    key: str
-    has_images: bool = True
-    is_unclear: bool = False
-
-    def names(self, table: Table) -> list[str]:
-        """Gives the columns by the table's own names, in lower case, where Debezium has changed them."""
-        sent, forms = split_forms(self.columns)
-        names = sent.split(SEP)
-        return [name.lower() for name in (true_names(table, names) if "avro" in forms else names)]
-
-    def handle(self, table: Table) -> str:
-        """Gives the columns of the handle key in the same way, joined by SEP; "" where messages name none."""
-        own = dict(zip(split_forms(self.columns)[0].lower().split(SEP), self.names(table), strict=True))
-        return SEP.join(own.get(name, name) for name in self.key.lower().strip(SEP).split(SEP))
 
 
 def row_groups(plan: LogPlan, events: pa.Table) -> set[RowGroup]:
@@ -200,7 +173,7 @@ class _Alike(NamedTuple):
     """
 
     number: int
-    expected: ExpectedTable
+    table: LoggedTable
     width: int
     kept: list[int]
     names: list[str]
@@ -229,14 +202,14 @@ def _alike(plan: LogPlan, group: RowGroup, wanted: Collection[int] | None) -> _A
     number = plan.number_of(group.table) if group.is_covered else None
     if number is None or (wanted is not None and number not in wanted):
         return None
-    expected = plan.tables[number]
-    names, forms = group.names(expected.table), split_forms(group.columns)[1]
-    kept_names = [name for name in expected.columns if name in names]
-    if not set(expected.key) <= set(kept_names):
+    table = plan.tables[number]
+    names, forms = group.names(table.table), split_forms(group.columns)[1]
+    kept_names = [name for name in table.columns if name in names]
+    if not set(table.key) <= set(kept_names):
         return None
     kept = [names.index(name) for name in kept_names]
     columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
-    return _Alike(number, expected, len(names), kept, kept_names, columns)
+    return _Alike(number, table, len(names), kept, kept_names, columns)
 
 
 def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
@@ -246,15 +219,14 @@ def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Ta
         for image in _IMAGES:
             texts = Cells(whole(changes[image]), group_of, widths).joined(kept)
             changes = changes.set_column(changes.schema.get_field_index(image), image, texts.cast(pa.string()))
-    tables = [(one.expected.table, one.columns) for one in alike]
+    tables = [(one.table.table, one.columns) for one in alike]
     return shapes_typed(tables, group_of, changes, CheckedTypes())
 
 
 def _key_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
     """Makes the steps of row changes; a row that moves to another key makes two."""
     shapes = [
-        RowShape(one.expected.table, SEP.join(one.names), tuple(one.names), one.expected.key, lacks=False)
-        for one in alike
+        RowShape(one.table.table, SEP.join(one.names), tuple(one.names), one.table.key, lacks=False) for one in alike
     ]
     made = Steps.of(ShapedRows.of(shapes, group_of, changes))
     of_steps = taken(changes.select([*_POSITION, "after"]), made.row)
@@ -264,7 +236,7 @@ def _key_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> p
     return pa.table(dict(zip(STEP_SCHEMA.names, arrays, strict=True)), STEP_SCHEMA)
 
 
-def last_steps(tables: Sequence[ExpectedTable], steps: pa.Table) -> pa.Table:
+def last_steps(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
     """Gives the last step of each key.  It may be applied again to its own results (but see `last_of_some`).  Images
     may be hashes (`hashed`)."""
     if not steps.num_rows:
@@ -273,7 +245,7 @@ def last_steps(tables: Sequence[ExpectedTable], steps: pa.Table) -> pa.Table:
     return taken(steps, np.sort(order[_last(tables, steps, order)]))
 
 
-def last_of_some(tables: Sequence[ExpectedTable], steps: pa.Table) -> pa.Table:
+def last_of_some(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
     """Does the same to steps of which others may be of the same keys.
 
     Steps by event time are folded partition by partition: where the times of a partition have gone back, only all of
@@ -285,7 +257,7 @@ def last_of_some(tables: Sequence[ExpectedTable], steps: pa.Table) -> pa.Table:
     return pa.concat_tables([last_steps(tables, steps.filter(pa.array(numbers == one))) for one in np.unique(numbers)])
 
 
-def _last(tables: Sequence[ExpectedTable], steps: pa.Table, order: Longs) -> Longs:
+def _last(tables: Sequence[LoggedTable], steps: pa.Table, order: Longs) -> Longs:
     """Folds the keys alone: to the writer's fold, a step is a row change whose image is its key."""
     shapes = [RowShape(one.table, SEP.join(one.key), one.key, one.key, lacks=False) for one in tables]
     shape_of = steps["table_number"].to_numpy()[order].astype(np.int64)
@@ -335,7 +307,7 @@ def _are_unsure(steps: pa.Table, last: Longs) -> Bools:
     return np.isin(keys[last], keys[is_beside])
 
 
-def last_rows(tables: Sequence[ExpectedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+def last_rows(tables: Sequence[LoggedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
     """Gives for each table its last steps, those of gone keys too, and whether each `is_unsure`: nothing tells which is
     the last.  All steps of the keys are there."""
     if not steps.num_rows:

@@ -29,12 +29,11 @@ from bridge.spark.event_transfer import exported, opened
 from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.coverage import Cut, LoggedChange
-from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.literal_hashes import HASHED_SCHEMA, fingerprints, hashed
+from bridge.verify.log.log_tables import LoggedTable, RowGroup
 from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,
     LogPlan,
-    RowGroup,
     buckets,
     last_of_some,
     last_rows,
@@ -120,7 +119,7 @@ class Log:
             total[number] = list(map(add, total[number], sums))
         return total
 
-    def inserts(self, plan: LogPlan, expected_tables: Mapping[int, ExpectedTable]) -> Iterator[tuple[int, str]]:
+    def inserts(self, plan: LogPlan, expected_tables: Mapping[int, LoggedTable]) -> Iterator[tuple[int, str]]:
         """Gives the statements that load the last states into temporary tables, each with the number of its table."""
         if not expected_tables:
             return iter(())
@@ -270,7 +269,7 @@ def _size(held: Sequence[pa.Table]) -> int:
 
 
 def _fingerprinting(
-    tables: Sequence[ExpectedTable], cuts: Mapping[int, tuple[int, ...]]
+    tables: Sequence[LoggedTable], cuts: Mapping[int, tuple[int, ...]]
 ) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, list[Fingerprint]]]]:
     """Turns all steps of some buckets into fingerprints of the tables."""
 
@@ -282,7 +281,7 @@ def _fingerprinting(
 
 
 def _loading(
-    tables: Sequence[ExpectedTable], expected_tables: Mapping[int, ExpectedTable]
+    tables: Sequence[LoggedTable], expected_tables: Mapping[int, LoggedTable]
 ) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
     """Turns all steps of some buckets into the statements that load their last states."""
 

@@ -35,7 +35,7 @@ from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.log.applied_changes import applied_changes, positions_read
 from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, coverage_of
-from bridge.verify.log.expected_tables import WHOLE, KeyNumbers, find_cuts, ranges_of
+from bridge.verify.log.literal_hashes import literals_of
 from bridge.verify.log.loaded_comparison import (
     HashComparison,
     HashedRange,
@@ -48,8 +48,16 @@ from bridge.verify.log.loaded_comparison import (
     load,
     table_notes,
 )
-from bridge.verify.log.log_tables import LoggedTable, logged_table
-from bridge.verify.log.logged_rows import LogPlan, RowGroup
+from bridge.verify.log.log_tables import (
+    WHOLE,
+    KeyNumbers,
+    LoggedTable,
+    RowGroup,
+    find_cuts,
+    logged_table,
+    ranges_of,
+)
+from bridge.verify.log.logged_rows import LogPlan
 from bridge.verify.log.recompute import Control, Log
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
@@ -143,17 +151,19 @@ class LogVerification:
                 where=f"pipeline {self._table.name}, applied ts {progress.applied_ts}",
                 fix="compare with the source: --against upstream --upstream URL",
             )
-        plan = replace(plan, tables=tuple(table.expected_table for table in tables))
+        plan = replace(plan, tables=tuple(tables))
         self._listener.plan(sum(table.definition.rows for table in tables))
-        hashed = self._hashed([table for table in tables if table.literals], partial(log.fingerprints, plan), sessions)
+        hashed = self._hashed(
+            [table for table in tables if literals_of(table)], partial(log.fingerprints, plan), sessions
+        )
         loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(self._loading(tables, hashed))]
         self._listener.stage("recomputing the last state of every key")
-        load(self._target, loaded, log.inserts(plan, {one.table.number: one.table.expected_table for one in loaded}))
+        load(self._target, loaded, log.inserts(plan, {one.table.number: one.table for one in loaded}))
         results = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
             loaded, sessions
         )
         for one in loaded:
-            one.session.execute(f"DROP TEMPORARY TABLE {one.table.expected_table.name}")
+            one.session.execute(f"DROP TEMPORARY TABLE {one.table.expected}")
         report.tables += self._results(hashed, results)
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")

@@ -15,10 +15,9 @@ import pytest
 
 from bridge.errors import StoppedError
 from bridge.verify.compare.checksums import Fingerprint
-from bridge.verify.log.expected_tables import WHOLE, KeyNumbers
 from bridge.verify.log.literal_hashes import text_hashes
 from bridge.verify.log.loaded_comparison import HashComparison, HashedRange, Recomputed
-from bridge.verify.log.log_tables import LoggedTable
+from bridge.verify.log.log_tables import WHOLE, KeyNumbers, LoggedTable
 from bridge.verify.snapshots import SnapshotReader, Throttle
 from tests.support.fenced_buffers import fenced_texts
 

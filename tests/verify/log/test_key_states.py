@@ -13,8 +13,8 @@ from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.rows.literal_offsets import Cells
 from bridge.tso import ms_tso
 from bridge.verify.log.coverage import LoggedChange, coverage_of
-from bridge.verify.log.expected_tables import ExpectedTable
 from bridge.verify.log.literal_hashes import hashed, text_hashes
+from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.logged_rows import LogPlan, buckets, last_of_some, last_rows, last_steps, steps
 from bridge.verify.log.recompute import together
 from tests.generated.verifying import expected_table
@@ -43,7 +43,7 @@ def change(ts: int, before: str | None, after: str | None, **more: Any) -> dict[
     }
 
 
-def folded(table: ExpectedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
+def folded(table: LoggedTable, changes: list[dict[str, Any]], **plan: Any) -> list[dict[str, Any]]:
     """Rows of the result, however the changes are divided over tasks."""
     log = LogPlan((table,), **{"coverage": {}, "limit": ALL, **plan})
     made = [steps(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes]

@@ -19,13 +19,21 @@ from bridge.mysql.table_definition import ValueClass, load_definitions
 from bridge.verify.compare.bisect import TableComparison
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.log import expected_tables
+from bridge.verify.log import log_tables
 from bridge.verify.log.coverage import LoggedChange, coverage_of
-from bridge.verify.log.expected_tables import PLACE, WHOLE, KeyNumbers, find_cuts, joined, ranges_of
-from bridge.verify.log.literal_hashes import fingerprints
+from bridge.verify.log.literal_hashes import fingerprints, literals_of
 from bridge.verify.log.literal_hashes import hashed as with_hashes
-from bridge.verify.log.loaded_comparison import HashComparison, HashedRange, LoadedTable, Recomputed
-from bridge.verify.log.log_tables import LoggedTable, logged_table
+from bridge.verify.log.loaded_comparison import HashComparison, HashedRange, LoadedTable, Recomputed, sides
+from bridge.verify.log.log_tables import (
+    PLACE,
+    WHOLE,
+    KeyNumbers,
+    LoggedTable,
+    find_cuts,
+    joined,
+    logged_table,
+    ranges_of,
+)
 from bridge.verify.log.logged_rows import LogPlan, last_rows, last_steps, row_groups, steps
 from bridge.verify.snapshots import SnapshotReader, Throttle, begin_snapshot
 from tests.support.verify_servers import execute
@@ -103,23 +111,23 @@ def compared_ranges(
         0, "app", definition, seen, is_whole=coverage.of(T).is_whole(has_earlier_rows=has_earlier_rows)
     )
     begin_snapshot(session)
-    plan = replace(plan, tables=(logged.expected_table,))
+    plan = replace(plan, tables=(logged,))
     made_steps = steps(plan, found)
     folded = last_steps(plan.tables, made_steps)
     for numbers in apart(cuts) if definition.columns[logged.key[0]].value_class is INTEGER else [[WHOLE]]:
         some = logged.loading(numbers)
-        session.execute(f"DROP TEMPORARY TABLE IF EXISTS {some.expected_table.name}")
+        session.execute(f"DROP TEMPORARY TABLE IF EXISTS {some.expected}")
         loaded = LoadedTable(some, session)
-        loaded.run(loaded.table.expected_table.create())
+        loaded.run(loaded.table.create())
         for _, rows in last_rows(plan.tables, made_steps):
-            for insert in some.expected_table.inserts(rows):
+            for insert in some.inserts(rows):
                 loaded.run(insert)
         assert loaded.refused == ""
         reader = SnapshotReader(session, is_snapshot=True, place="target")
-        is_equal = bool(some.literals) and all(one.rows is not None for one in hashed(some, cuts, folded, reader))
+        is_equal = bool(literals_of(some)) and all(one.rows is not None for one in hashed(some, cuts, folded, reader))
         with ThreadPoolExecutor(1) as pool:
             comparison = TableComparison(
-                some.shape, *some.sides(reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5
+                some.shape, *sides(some, reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5
             )
             tally = comparison.run(Tally())
         unmatched = reader.rows(some.uncovered_query())[0][0]
@@ -140,7 +148,7 @@ def hashed(logged: LoggedTable, cuts: tuple[int, ...], folded: pa.Table, reader:
     comparison = HashComparison(Throttle({}, {}, print), lambda *_: None)
     recomputed = Recomputed()
     recomputed.set_result({logged.number: expected})
-    wanted = logged.expected_table.ranges
+    wanted = logged.ranges
     ranges = [
         HashedRange(logged, numbers, place, recomputed)
         for place, numbers in enumerate(ranges_of(cuts))
@@ -180,7 +188,7 @@ def test_a_large_table_is_cut_evenly(target: str, monkeypatch: pytest.MonkeyPatc
     with closing(Target(target).connect()) as session:
         definition = replace(load_definitions(session, [T])[T], rows=8)
         assert find_cuts(session, definition, ("id", "v")) == ()
-        monkeypatch.setattr(expected_tables, "_RANGE_ROWS", 2)
+        monkeypatch.setattr(log_tables, "_RANGE_ROWS", 2)
         assert find_cuts(session, definition, ("id", "v")) == (1, 12, 23)
         execute(target, "INSERT INTO app.t VALUES (1000000000000000000, 1)")
         session.rollback()
@@ -197,7 +205,7 @@ def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
         found = pa.Table.from_pylist(log, EVENT_SCHEMA)
         definition = load_definitions(session, [T])[T]
         logged = logged_table(0, "app", definition, sorted(row_groups(plan, found)), is_whole=False)
-        plan = replace(plan, tables=(logged.expected_table,))
+        plan = replace(plan, tables=(logged,))
         folded = last_steps(plan.tables, steps(plan, found))
         begin_snapshot(session)
         results = hashed(logged, (2, 4, 5, 6), folded, SnapshotReader(session, is_snapshot=True, place="target"))
@@ -285,7 +293,7 @@ def test_topics_of_any_name(target: str, topic: str) -> None:
     session = Target(target).connect()
     try:
         logged, tally = compared(session, [{**put(1, "id,v", "1,1"), "topic": topic}])
-        [(place,)] = session.rows(f"SELECT HEX(`{PLACE}`) FROM {logged.expected_table.name}")
+        [(place,)] = session.rows(f"SELECT HEX(`{PLACE}`) FROM {logged.expected}")
     finally:
         session.close()
     assert (tally.differences, bytes.fromhex(place).decode()) == ([], f"{topic}/0/1")

@@ -15,7 +15,7 @@ from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.sources.source import MicroBatch
 from bridge.verify.log import recompute
-from bridge.verify.log.expected_tables import ExpectedTable
+from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.logged_rows import LogPlan, last_rows, last_steps, steps
 from bridge.verify.log.recompute import Log
 from tests.generated.verifying import InProcess, OfEvents, expected_table, without_spark
@@ -29,7 +29,7 @@ from bridge.model import Column, Table, TableName
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import Messages
 from bridge.spark.worker_decoder import event_decoder
-from bridge.verify.log.expected_tables import ExpectedTable
+from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.logged_rows import last_rows, last_steps
 from bridge.verify.log.literal_hashes import fingerprints, hashed
 from bridge.verify.log.logged_rows import LogPlan, steps
@@ -40,7 +40,7 @@ given = Messages(["cdc"] * 400, [0] * 400, list(range(400)), [None] * 400, rows)
 [events] = event_decoder("canal-json", DecodeOptions("UTC"))([given])
 columns = {"id": Column("id", "int", None, False), "v": Column("v", "varchar(9)", "utf8mb4", True)}
 table = Table(TableName("d", "t"), columns, (("id",),), (("id",),))
-plan = LogPlan((ExpectedTable("e", SimpleNamespace(table=table), ("id",), ("id", "v")),), {}, 1 << 62)
+plan = LogPlan((LoggedTable(0, "e", SimpleNamespace(table=table), ("id",), ("id", "v")),), {}, 1 << 62)
 made = steps(plan, events)
 [(_, [found])] = fingerprints(last_steps(plan.tables, hashed(made)), {0: ()})
 [(_, folded)] = last_rows(plan.tables, made)
@@ -80,8 +80,8 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     plan = LogPlan((expected_table(table),), {}, 1000)
     found = log.fingerprints(plan, {0: ()})
     assert [one.rows for one in found[0]] == [COUNT]
-    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: [rows.num_rows])
-    expected = ExpectedTable("`e`", cast(Definition, None), ("id",), ("id", "v"))
+    monkeypatch.setattr(LoggedTable, "inserts", lambda _, rows: [rows.num_rows])
+    expected = LoggedTable(0, "`e`", cast(Definition, None), ("id",), ("id", "v"))
     assert sum(rows for _, rows in cast(Iterable[tuple[int, int]], log.inserts(plan, {0: expected}))) == COUNT
     assert len(handled) > 2 * LARGE * COUNT // most
     assert max(handled) <= 2 * most
@@ -109,9 +109,9 @@ def test_a_partition_that_goes_back_over_two_tasks(monkeypatch: pytest.MonkeyPat
         return []
 
     monkeypatch.setattr(recompute, "fingerprints", noted)
-    monkeypatch.setattr(ExpectedTable, "inserts", lambda _, rows: noted(rows))
+    monkeypatch.setattr(LoggedTable, "inserts", lambda _, rows: noted(rows))
     if is_hashed:
         log.fingerprints(plan, {0: ()})
     else:
-        list(log.inserts(plan, {0: ExpectedTable("`e`", cast(Definition, None), ("id",), ())}))
+        list(log.inserts(plan, {0: LoggedTable(0, "`e`", cast(Definition, None), ("id",), ())}))
     assert last == [(0, 2)]
