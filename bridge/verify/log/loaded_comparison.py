@@ -46,7 +46,7 @@ from bridge.verify.snapshots import SnapshotReader, Throttle
 Recomputed = Future[Mapping[int, Sequence[Fingerprint]]]
 """What the ranges of each table should hold, by the tables' numbers, once it has been computed."""
 _UNSURE: Final = (
-    "rows whose key messages spell in several ways, or which two partitions change within a minute, are not covered"
+    "rows whose key messages spell in several ways, or of which several partitions have changes, are not covered"
 )
 _SHOWN_BAD: Final = 3
 

@@ -32,8 +32,6 @@ from bridge.tso import ms_tso
 from bridge.verify.log.coverage import WAITS_MS, Cut, NameKey, TableCoverage
 from bridge.verify.log.log_tables import LoggedTable, RowGroup
 
-_NEAR: Final = ms_tso(60_000)
-"""How much later than its event time, which is that of its start, a statement may have changed a row (TSO)."""
 _IMAGES: Final = ("before", "after")
 _WHEN: Final = ("commit_ts", "by_time", "topic", "partition", "offset", "place")
 """The columns that tell whether a row change is behind a schema change."""
@@ -236,29 +234,33 @@ def _key_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> p
     return pa.table(dict(zip(STEP_SCHEMA.names, arrays, strict=True)), STEP_SCHEMA)
 
 
-def last_steps(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
-    """Gives the last step of each key.  It may be applied again to its own results (but see `last_of_some`).  Images
-    may be hashes (`hashed`)."""
-    if not steps.num_rows:
-        return steps
-    steps, order = _ordered(steps)
-    return taken(steps, np.sort(order[_last(tables, steps, order)]))
-
-
 def last_of_some(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
-    """Does the same to steps of which others may be of the same keys.
-
-    Steps by event time are folded partition by partition: where the times of a partition have gone back, only all of
-    its steps tell which step of another partition is earlier.
-    """
-    if not pc.any(steps["by_time"]).as_py():
-        return last_steps(tables, steps)
+    """Gives the last step of each key in each partition.  It may be applied again to its own results.  Images may be
+    hashes (`hashed`)."""
     numbers = partitions_of(steps)[1]
-    return pa.concat_tables([last_steps(tables, steps.filter(pa.array(numbers == one))) for one in np.unique(numbers)])
+    of_partitions = [steps.filter(pa.array(numbers == one)) for one in np.unique(numbers)]
+    return pa.concat_tables([steps.slice(0, 0), *(taken(some, _last(tables, some)) for some in of_partitions)])
 
 
-def _last(tables: Sequence[LoggedTable], steps: pa.Table, order: Longs) -> Longs:
+def last_steps(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
+    """Gives the last step of each key, of all of whose steps these are, and whether it `is_unsure`.
+
+    That is so where several partitions have steps of the key by event time: it tells when a statement began, mostly in
+    whole seconds, and not which one came last.
+    """
+    last = _last(tables, steps) if steps.num_rows else np.array([], np.int64)
+    numbers, partitions = steps["table_number"].to_numpy().astype(np.int64), partitions_of(steps)[1]
+    keys = combined(numbers, steps["key"].combine_chunks().dictionary_encode())
+    partition_of = np.zeros(keys.max(initial=-1) + 1, np.int64)
+    partition_of[keys[last]] = partitions[last]
+    is_beside = steps["by_time"].to_numpy() & (partitions != partition_of[keys])
+    is_unsure = np.isin(keys[last], keys[is_beside])
+    return taken(steps, last).append_column("is_unsure", pa.array(is_unsure))
+
+
+def _last(tables: Sequence[LoggedTable], steps: pa.Table) -> Longs:
     """Folds the keys alone: to the writer's fold, a step is a row change whose image is its key."""
+    order = _order(steps)
     shapes = [RowShape(one.table, SEP.join(one.key), one.key, one.key, lacks=False) for one in tables]
     shape_of = steps["table_number"].to_numpy()[order].astype(np.int64)
     widths, keys = [len(one.key) for one in tables], whole(steps["key"])
@@ -266,56 +268,20 @@ def _last(tables: Sequence[LoggedTable], steps: pa.Table, order: Longs) -> Longs
     times = {name: steps[name].to_numpy()[order] for name in ("commit_ts", "by_time")}
     changes = pa.table({"kind": np.where(goes, int(Kind.DELETE), int(Kind.INSERT)), **times})
     before, after = (Cells(keys.take(pa.array(order, mask=~one)), shape_of, widths) for one in (goes, ~goes))
-    return last_of_keys(ShapedRows(shapes, shape_of, changes, before, after))
+    return np.sort(order[last_of_keys(ShapedRows(shapes, shape_of, changes, before, after))])
 
 
-def _ordered(steps: pa.Table) -> tuple[pa.Table, Longs]:
-    """Gives steps, and the order in which the writer folds row changes.
-
-    Within a partition the order is the partition's; between partitions it is that of event times, as in
-    `pipeline.by_partitions.merge`.  So event times are raised to the highest that their partition has shown before.
-    """
-    by_time, partitions = steps["by_time"].to_numpy(zero_copy_only=False), partitions_of(steps)[1]
-    if by_time.any():
-        times = pa.array(_raised(steps, partitions, by_time))
-        steps = steps.set_column(steps.schema.get_field_index("commit_ts"), STEP_SCHEMA.field("commit_ts"), times)
-    ranks = steps["index"].to_numpy(), steps["offset"].to_numpy(), partitions, steps["commit_ts"].to_numpy()
+def _order(steps: pa.Table) -> Longs:
+    """Gives the order in which the writer folds row changes: that of commit ts; by event time that of the partition."""
+    times = np.where(steps["by_time"].to_numpy(), 0, steps["commit_ts"].to_numpy())
+    ranks = steps["index"].to_numpy(), steps["offset"].to_numpy(), partitions_of(steps)[1], times
     telling = [rank for rank in ranks if (rank != rank[0]).any()]
-    return steps, np.lexsort(telling) if telling else np.arange(steps.num_rows)
-
-
-def _raised(steps: pa.Table, partitions: Longs, by_time: Bools) -> Longs:
-    times: Longs = steps["commit_ts"].to_numpy()
-    order = np.lexsort((steps["index"].to_numpy(), steps["offset"].to_numpy(), partitions))
-    distinct_times, ranks = np.unique(times, return_inverse=True)
-    base = partitions[order] * len(distinct_times)
-    raised = np.empty_like(times)
-    raised[order] = distinct_times[np.maximum.accumulate(base + ranks[order]) - base]
-    return np.where(by_time, raised, times)
-
-
-def _are_unsure(steps: pa.Table, last: Longs) -> Bools:
-    """Tells of which last steps others of the same key are near in other partitions, so that no event time tells which
-    came last: a sender that chooses partitions by key gives a row with another key to another one."""
-    times, partitions = steps["commit_ts"].to_numpy(), partitions_of(steps)[1]
-    numbers = steps["table_number"].to_numpy().astype(np.int64)
-    keys = combined(numbers, steps["key"].combine_chunks().dictionary_encode())
-    last_of = np.zeros(keys.max(initial=-1) + 1, np.int64)
-    last_of[keys[last]] = last
-    others = last_of[keys]
-    is_beside = steps["by_time"].to_numpy() & (partitions != partitions[others]) & (abs(times - times[others]) < _NEAR)
-    return np.isin(keys[last], keys[is_beside])
+    return np.lexsort(telling) if telling else np.arange(steps.num_rows)
 
 
 def last_rows(tables: Sequence[LoggedTable], steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Gives for each table its last steps, those of gone keys too, and whether each `is_unsure`: nothing tells which is
-    the last.  All steps of the keys are there."""
-    if not steps.num_rows:
-        return
-    ordered, order = _ordered(steps)
-    last = np.sort(order[_last(tables, ordered, order)])
-    are_unsure = _are_unsure(steps, last) if pc.any(steps["by_time"]).as_py() else np.zeros(len(last), np.bool_)
-    steps = taken(ordered, last).append_column("is_unsure", pa.array(are_unsure))
+    """Gives for each table its last steps, those of gone keys too, as `last_steps` does."""
+    steps = last_steps(tables, steps)
     numbers = steps["table_number"].to_numpy()
     order = np.argsort(numbers, kind="stable")
     steps, numbers = taken(steps, order), numbers[order]

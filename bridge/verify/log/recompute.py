@@ -275,7 +275,9 @@ def _fingerprinting(
 
     def fingerprint(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[Fingerprint]]]:
         hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
-        return fingerprints(last_steps(tables, hashed_steps), cuts)
+        last = last_steps(tables, hashed_steps)
+        hashes = pc.if_else(last["is_unsure"], pa.scalar(0, pa.uint64()), last["image"])  # 0 is that of no row
+        return fingerprints(last.set_column(last.schema.get_field_index("image"), "image", hashes), cuts)
 
     return fingerprint
 
