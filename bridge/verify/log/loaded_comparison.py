@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final
@@ -43,8 +43,8 @@ from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import ShownRow, TableResult, shown_row
 from bridge.verify.snapshots import SnapshotReader, Throttle
 
-Recomputed = Future[Mapping[int, Sequence[Fingerprint]]]
-"""What the ranges of each table should hold, by the tables' numbers, once it has been computed."""
+Fingerprints = Mapping[int, Sequence[Fingerprint]]
+"""What the ranges of each table should hold, by the tables' numbers."""
 _UNSURE: Final = (
     "rows whose key messages spell in several ways, or of which several partitions have changes, are not covered"
 )
@@ -77,72 +77,49 @@ class HashedRange:
     """A range of a table.
 
     numbers: of the first key column.  place: its number among the table's ranges.
-    rows: how many were found equal; None where it may differ.  seconds: how long that took.
+    actual: the fingerprint of what it holds; None where it surely differs.  seconds: how long that took.
     """
 
     table: LoggedTable
     numbers: KeyNumbers
     place: int
-    recomputed: Recomputed
-    rows: int | None = None
+    actual: Fingerprint | None = None
     seconds: float = 0.0
 
-    @property
-    def expected(self) -> Fingerprint:
-        """The fingerprint of what it should hold; waits until that has been computed, and raises what prevented it."""
-        return self.recomputed.result()[self.table.number][self.place]
-
-
-@dataclass(frozen=True)
-class HashComparison:
-    """Compares ranges on the target, each by one query.
-
-    on_rows: is called with a range and how many rows of it were found equal.
-    """
-
-    throttle: Throttle
-    on_rows: Callable[[HashedRange, int], None]
-
-    def compare(
-        self,
-        ranges: Iterable[HashedRange],
-        readers: Sequence[SnapshotReader],
-        recomputed: Recomputed,
-        compute: Callable[[], Mapping[int, Sequence[Fingerprint]]],
-    ) -> None:
-        """Compares ranges, with all readers at once.
-
-        compute: computes what they should hold, while the target hashes what they do hold.
-        """
-
-        def recompute() -> None:
-            try:
-                recomputed.set_result(compute())
-            except BaseException as error:
-                recomputed.set_exception(error)  # whoever waits for it ends too
-                raise
-
-        pool = WorkerPool(sorted(ranges, key=lambda one: not one.table.is_whole))
-
-        def work(reader: SnapshotReader) -> list[None]:
-            with pool.at_work():
-                for one in pool.own_tables():
-                    self.compare_range(one, reader)
-            return []
-
-        pool.results([partial(work, reader) for reader in readers], self.throttle, recompute)
-
-    def compare_range(self, one: HashedRange, reader: SnapshotReader) -> None:
-        """Compares a range.  Where the log may lack rows, they are counted before any is hashed."""
+    def hash(self, reader: SnapshotReader, expected: Fingerprints) -> None:
+        """Hashes what it holds.  Where the log may lack rows, they are counted before any is hashed."""
         began = time.monotonic()
-        self.throttle.wait()
-        side = actual_side(one.table, reader, [one.numbers])
-        if one.table.is_whole or reader.rows(side.query("COUNT(*)"))[0][0] == one.expected.rows:
-            actual = fingerprint_of(reader.rows(literals_query(literals_of(one.table), side.source()))[0])
-            if actual == one.expected and actual.is_whole:
-                one.rows = actual.rows
-                self.on_rows(one, actual.rows)
-        one.seconds = time.monotonic() - began
+        side = actual_side(self.table, reader, [self.numbers])
+        if self.table.is_whole or reader.rows(side.query("COUNT(*)"))[0][0] == self._of(expected).rows:
+            self.actual = fingerprint_of(reader.rows(literals_query(literals_of(self.table), side.source()))[0])
+        self.seconds = time.monotonic() - began
+
+    def is_equal(self, expected: Fingerprints) -> bool:
+        """Tells whether it holds what it should."""
+        return self.actual == self._of(expected) and self._of(expected).is_whole
+
+    def _of(self, expected: Fingerprints) -> Fingerprint:
+        return expected[self.table.number][self.place]
+
+
+def hash_ranges(
+    ranges: Iterable[HashedRange],
+    readers: Sequence[SnapshotReader],
+    throttle: Throttle,
+    expected: Fingerprints,
+    meanwhile: Callable[[], object] = lambda: None,
+) -> None:
+    """Hashes ranges on the target, each by one query, with all readers at once.  meanwhile: runs beside that."""
+    pool = WorkerPool(ranges)
+
+    def work(reader: SnapshotReader) -> list[None]:
+        with pool.at_work():
+            for one in pool.own_tables():
+                throttle.wait()
+                one.hash(reader, expected)
+        return []
+
+    pool.results([partial(work, reader) for reader in readers], throttle, meanwhile)
 
 
 @dataclass

@@ -37,13 +37,13 @@ from bridge.verify.log.applied_changes import applied_changes, positions_read
 from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, coverage_of
 from bridge.verify.log.literal_hashes import literals_of
 from bridge.verify.log.loaded_comparison import (
-    HashComparison,
+    Fingerprints,
     HashedRange,
     LoadedComparison,
     LoadedTable,
-    Recomputed,
     bad_notes,
     cut_notes,
+    hash_ranges,
     left_out_notes,
     load,
     table_notes,
@@ -63,7 +63,6 @@ from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
 from bridge.verify.snapshots import SnapshotReader, Throttle, expected_errors, open_target_snapshot
 
-Fingerprints = Callable[[Mapping[int, tuple[int, ...]]], Mapping[int, Sequence[Fingerprint]]]
 _NEVER: Final = 1 << 62
 """Later than every commit_ts."""
 
@@ -153,10 +152,11 @@ class LogVerification:
             )
         plan = replace(plan, tables=tuple(tables))
         self._listener.plan(sum(table.definition.rows for table in tables))
-        hashed = self._hashed(
-            [table for table in tables if literals_of(table)], partial(log.fingerprints, plan), sessions
-        )
-        loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(self._loading(tables, hashed))]
+        told_by_hashes = [table for table in tables if literals_of(table)]
+        equal, differ = self._hashed(told_by_hashes, partial(log.fingerprints, plan), sessions)
+        loading = [table.loading(differ.get(table.number, [WHOLE])) for table in tables]
+        loading = [table for table in loading if table.ranges]
+        loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(loading)]
         self._listener.stage("recomputing the last state of every key")
         load(self._target, loaded, log.inserts(plan, {one.table.number: one.table for one in loaded}))
         results = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
@@ -164,7 +164,9 @@ class LogVerification:
         )
         for one in loaded:
             one.session.execute(f"DROP TEMPORARY TABLE {one.table.expected}")
-        report.tables += self._results(hashed, results)
+        for number in sorted({**equal, **results}):
+            parts = [one[number] for one in (results, equal) if number in one]
+            report.tables.append(TableResult.of_parts(parts, self._options.section.shown_rows))
         if not (tables or report.tables):
             report.notes.append("nothing of the log is in the target yet")
         report.notes += cut_notes(cut, self._extents)
@@ -263,47 +265,45 @@ class LogVerification:
         return ""
 
     def _hashed(
-        self, tables: Sequence[LoggedTable], fingerprints: Fingerprints, sessions: Sequence[Session]
-    ) -> list[HashedRange]:
-        """Compares what can be compared without loading it.  fingerprints: as `Log.fingerprints` gives them."""
+        self,
+        tables: Sequence[LoggedTable],
+        fingerprints: Callable[[Mapping[int, tuple[int, ...]]], Fingerprints],
+        sessions: Sequence[Session],
+    ) -> tuple[dict[int, TableResult], dict[int, list[KeyNumbers]]]:
+        """Compares what can be compared without loading it.  fingerprints: as `Log.fingerprints` gives them.
+
+        Gives by table what is equal, and the ranges that may differ.  The target hashes what the log holds wholly while
+        executors compute; of other tables it has to be known how many rows the log has.
+        """
         cuts = {table.number: find_cuts(self._look, table.definition, table.key) for table in tables}
-        recomputed = Recomputed()
         ranges = [
-            HashedRange(table, numbers, place, recomputed)
+            HashedRange(table, numbers, place)
             for table in tables
             for place, numbers in enumerate(ranges_of(cuts[table.number]))
         ]
         self._listener.stage("recomputing the last state of every key, and comparing hashes")
-        comparison = HashComparison(self._throttle(), lambda one, rows: self._listener.done(one.table.name, rows))
         readers = [self._reader(session) for session in sessions]
-        comparison.compare(ranges, readers, recomputed, partial(fingerprints, cuts))
-        return ranges
-
-    def _loading(self, tables: Sequence[LoggedTable], hashed: Sequence[HashedRange]) -> Iterator[LoggedTable]:
-        """Gives the tables that have to be loaded, with the ranges that do."""
-        differ: dict[int, list[KeyNumbers]] = {one.table.number: [] for one in hashed}
-        for one in hashed:
-            differ[one.table.number] += [one.numbers] * (one.rows is None)
-        for table in tables:
-            if ranges := differ.get(table.number, [WHOLE]):
-                yield table.loading(ranges)
+        expected: dict[int, Sequence[Fingerprint]] = {}
+        whole, others = ([one for one in ranges if one.table.is_whole is is_whole] for is_whole in (True, False))
+        hash_ranges(whole, readers, self._throttle(), expected, lambda: expected.update(fingerprints(cuts)))
+        hash_ranges(others, readers, self._throttle(), expected)
+        equal = {table.number: TableResult(table.name, notes=table_notes(table)) for table in tables}
+        differ: dict[int, list[KeyNumbers]] = {table.number: [] for table in tables}
+        for one in ranges:
+            result = equal[one.table.number]
+            result.seconds += one.seconds / self._options.section.workers
+            if one.actual and one.is_equal(expected):
+                result.rows, result.chunks = result.rows + one.actual.rows, result.chunks + 1
+                self._listener.done(one.table.name, one.actual.rows)
+            else:
+                differ[one.table.number].append(one.numbers)
+        return equal, differ
 
     def _throttle(self) -> Throttle:
         return Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
 
     def _reader(self, session: Session) -> SnapshotReader:
         return SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
-
-    def _results(self, hashed: Iterable[HashedRange], loaded: Mapping[int, TableResult]) -> list[TableResult]:
-        """Gives the result of each table.  Its ranges that are equal were compared one by one in each session."""
-        equal: dict[int, TableResult] = {}
-        for one in hashed:
-            result = equal.setdefault(one.table.number, TableResult(one.table.name, notes=table_notes(one.table)))
-            result.seconds += one.seconds / self._options.section.workers
-            if one.rows is not None:
-                result.rows, result.chunks = result.rows + one.rows, result.chunks + 1
-        both = [[one[number] for one in (loaded, equal) if number in one] for number in sorted({**loaded, **equal})]
-        return [TableResult.of_parts(results, self._options.section.shown_rows) for results in both]
 
 
 def _uncompared(table: LoggedTable, rows: int) -> TableResult:

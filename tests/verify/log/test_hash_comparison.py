@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from hashlib import md5
 from random import Random
 from types import SimpleNamespace
@@ -15,90 +15,95 @@ import pytest
 
 from bridge.errors import StoppedError
 from bridge.verify.compare.checksums import Fingerprint
+from bridge.verify.log import loaded_comparison
 from bridge.verify.log.literal_hashes import text_hashes
-from bridge.verify.log.loaded_comparison import HashComparison, HashedRange, Recomputed
+from bridge.verify.log.loaded_comparison import HashedRange, hash_ranges
 from bridge.verify.log.log_tables import WHOLE, KeyNumbers, LoggedTable
 from bridge.verify.snapshots import SnapshotReader, Throttle
 from tests.support.fenced_buffers import fenced_texts
 
 SECONDS = 60
 """Longer than any step of these tests takes, so that none of them hangs."""
-EXPECTED = {0: [Fingerprint(5, 5, 5)] * 3}
-Compute = Callable[[], Mapping[int, Sequence[Fingerprint]]]
 
 
-def a_range(numbers: KeyNumbers, place: int, recomputed: Recomputed, *, is_whole: bool = True) -> HashedRange:
-    """A range of a table with one key column."""
-    table = SimpleNamespace(number=0, key=("id",), is_whole=is_whole)
-    return HashedRange(cast(LoggedTable, table), numbers, place, recomputed)
-
-
-def compared(
-    monkeypatch: pytest.MonkeyPatch, ranges: Sequence[HashedRange], compute: Compute, on_range: Callable[[], None]
+def hashing(
+    monkeypatch: pytest.MonkeyPatch, compute: Callable[[], object], on_range: Callable[[], object]
 ) -> list[KeyNumbers]:
-    """The ranges in the order in which two workers have begun them.  on_range: is called before the worker waits for
-    what the range should hold."""
-    begun: list[KeyNumbers] = []
+    """The ranges that two workers have hashed.  on_range: is called for each."""
+    table, begun = cast(LoggedTable, SimpleNamespace()), list[KeyNumbers]()
 
-    def compare_range(_: HashComparison, one: HashedRange, __: SnapshotReader) -> None:
+    def hashed(one: HashedRange, *_: object) -> None:
         begun.append(one.numbers)
         on_range()
-        one.recomputed.exception(SECONDS)  # waits, but not for ever
-        assert one.expected == Fingerprint(5, 5, 5)
 
-    monkeypatch.setattr(HashComparison, "compare_range", compare_range)
-    comparison = HashComparison(Throttle({}, {}, print), lambda *_: None)
-    readers = [cast(SnapshotReader, None)] * 2
-    comparison.compare(ranges, readers, ranges[0].recomputed, compute)
-    assert len(begun) == len(ranges)
+    monkeypatch.setattr(HashedRange, "hash", hashed)
+    ranges = [HashedRange(table, (n, n + 1), n) for n in range(3)]
+    hash_ranges(ranges, [cast(SnapshotReader, None)] * 2, Throttle({}, {}, print), {}, compute)
     return begun
 
 
 def test_the_target_hashes_while_executors_compute(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges of tables that the log holds wholly come first, as no count of their rows has to be known."""
-    recomputed, hashing = Recomputed(), threading.Event()
+    """All of the ranges."""
+    begun = threading.Event()
 
-    def compute() -> dict[int, list[Fingerprint]]:
-        assert hashing.wait(SECONDS), "nothing is hashed meanwhile"
-        return EXPECTED
+    def compute() -> None:
+        assert begun.wait(SECONDS), "nothing is hashed meanwhile"
 
-    ranges = [
-        a_range(WHOLE, 0, recomputed, is_whole=False),
-        a_range((1, 9), 1, recomputed, is_whole=False),
-        a_range((1, 2), 2, recomputed),
-    ]
-    begun = compared(monkeypatch, ranges, compute, hashing.set)
-    assert begun[0] == (1, 2)
+    assert sorted(hashing(monkeypatch, compute, begun.set)) == [(0, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.parametrize("error", [StoppedError("Spark has failed"), KeyboardInterrupt()])
 def test_what_ends_the_computation_ends_all(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
-    """Workers that wait for it would wait for ever."""
-    recomputed, waiting = Recomputed(), threading.Event()
+    """Workers begin no other range."""
+    begun, ended = threading.Event(), threading.Event()
 
-    def compute() -> dict[int, list[Fingerprint]]:
-        assert waiting.wait(SECONDS)
+    def compute() -> None:
+        assert begun.wait(SECONDS)
+        threading.Timer(0.1, ended.set).start()
         raise error
 
+    def on_range() -> None:
+        begun.set()
+        assert ended.wait(SECONDS)
+
     with pytest.raises(type(error)) as raised:
-        compared(monkeypatch, [a_range((1, 2), n, recomputed) for n in range(3)], compute, waiting.set)
+        hashing(monkeypatch, compute, on_range)
     assert raised.value is error
 
 
 def test_a_server_that_fails_meanwhile_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the server's words, once the computation has ended."""
-    recomputed, failed = Recomputed(), threading.Event()
+    failed = threading.Event()
 
     def fail() -> None:
         failed.set()
         raise StoppedError("the server was lost")
 
-    def compute() -> dict[int, list[Fingerprint]]:
-        assert failed.wait(SECONDS)
-        return EXPECTED
-
     with pytest.raises(StoppedError, match="the server was lost"):
-        compared(monkeypatch, [a_range((1, 2), n, recomputed) for n in range(3)], compute, fail)
+        hashing(monkeypatch, lambda: failed.wait(SECONDS), fail)
+
+
+@pytest.mark.parametrize(
+    ("is_whole", "rows", "asked"), [(True, 5, ["hash"]), (False, 5, ["count", "hash"]), (False, 4, ["count"])]
+)
+def test_where_the_log_may_lack_rows_they_are_counted_first(
+    monkeypatch: pytest.MonkeyPatch, is_whole: bool, rows: int, asked: list[str]
+) -> None:
+    """To hash them is in vain where they are not as many."""
+    found: list[str] = []
+
+    def read(sql: str) -> list[tuple[int, ...]]:
+        found.append("count" if "COUNT" in sql else "hash")
+        return [(rows,)] if "COUNT" in sql else [(5, 5)]
+
+    side = SimpleNamespace(query=lambda values: values, source=str)
+    monkeypatch.setattr(loaded_comparison, "actual_side", lambda *_: side)
+    monkeypatch.setattr(loaded_comparison, "literals_of", lambda _: [])
+    monkeypatch.setattr(loaded_comparison, "literals_query", lambda *_: "")
+    one = HashedRange(cast(LoggedTable, SimpleNamespace(number=0, is_whole=is_whole)), WHOLE, 0)
+    expected = {0: [Fingerprint(5, 5, 5)]} if not is_whole else {}
+    one.hash(cast(SnapshotReader, SimpleNamespace(rows=read)), expected)
+    assert (found, one.actual is not None) == (asked, "hash" in asked)
 
 
 LONGEST_OF_ONE_BLOCK, LONGEST_OF_TWO = 55, 119

@@ -23,7 +23,7 @@ from bridge.verify.log import log_tables
 from bridge.verify.log.coverage import LoggedChange, coverage_of
 from bridge.verify.log.literal_hashes import fingerprints, literals_of
 from bridge.verify.log.literal_hashes import hashed as with_hashes
-from bridge.verify.log.loaded_comparison import HashComparison, HashedRange, LoadedTable, Recomputed, sides
+from bridge.verify.log.loaded_comparison import HashedRange, LoadedTable, hash_ranges, sides
 from bridge.verify.log.log_tables import (
     PLACE,
     WHOLE,
@@ -124,7 +124,7 @@ def compared_ranges(
                 loaded.run(insert)
         assert loaded.refused == ""
         reader = SnapshotReader(session, is_snapshot=True, place="target")
-        is_equal = bool(literals_of(some)) and all(one.rows is not None for one in hashed(some, cuts, folded, reader))
+        is_equal = bool(literals_of(some)) and all(hashed(some, cuts, folded, reader)[0])
         with ThreadPoolExecutor(1) as pool:
             comparison = TableComparison(
                 some.shape, *sides(some, reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5
@@ -141,22 +141,21 @@ def apart(cuts: tuple[int, ...]) -> list[list[KeyNumbers]]:
     return [[*{ranges[0], ranges[-1]}], *([one] for one in ranges[1:-1])]
 
 
-def hashed(logged: LoggedTable, cuts: tuple[int, ...], folded: pa.Table, reader: SnapshotReader) -> list[HashedRange]:
-    """What the comparison of hashes says of the ranges that are to be loaded."""
+def hashed(
+    logged: LoggedTable, cuts: tuple[int, ...], folded: pa.Table, reader: SnapshotReader
+) -> tuple[list[bool], list[HashedRange]]:
+    """Which of the ranges that are to be loaded are equal by their hashes."""
     nothing = [Fingerprint(0, 0, 0)] * (len(cuts) + 1)
     expected = dict(fingerprints(with_hashes(folded), {logged.number: cuts})).get(logged.number, nothing)
-    comparison = HashComparison(Throttle({}, {}, print), lambda *_: None)
-    recomputed = Recomputed()
-    recomputed.set_result({logged.number: expected})
     wanted = logged.ranges
     ranges = [
-        HashedRange(logged, numbers, place, recomputed)
+        HashedRange(logged, numbers, place)
         for place, numbers in enumerate(ranges_of(cuts))
         if numbers in wanted or WHOLE in wanted
     ]
-    for one in ranges:
-        comparison.compare_range(one, reader)
-    return ranges
+    of_table = {logged.number: expected}
+    hash_ranges(ranges, [reader], Throttle({}, {}, print), of_table)
+    return [one.is_equal(of_table) for one in ranges], ranges
 
 
 def made(url: str, columns: str, *rows: str) -> None:
@@ -208,9 +207,11 @@ def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
         plan = replace(plan, tables=(logged,))
         folded = last_steps(plan.tables, steps(plan, found))
         begin_snapshot(session)
-        results = hashed(logged, (2, 4, 5, 6), folded, SnapshotReader(session, is_snapshot=True, place="target"))
-    assert [one.rows for one in results] == [2, None, 1, None, 2], "3 is extra, and 6.0 is another spelling of 6.00"
-    differ = [one.numbers for one in results if one.rows is None]
+        reader = SnapshotReader(session, is_snapshot=True, place="target")
+        are_equal, ranges = hashed(logged, (2, 4, 5, 6), folded, reader)
+    assert are_equal == [True, False, True, False, True], "3 is extra, and 6.0 is another spelling of 6.00"
+    assert [one.actual.rows for one in ranges if one.actual] == [2, 1, 1, 2]
+    differ = [one.numbers for one, is_equal in zip(ranges, are_equal, strict=True) if not is_equal]
     assert joined(differ) == ((2, 4), (5, 6))
     assert joined([(4, 5), *differ]) == ((2, 6),)
 
