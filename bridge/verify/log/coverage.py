@@ -25,6 +25,7 @@ WAITS_MS: Final = 600_000
 """For how long a statement may have waited for locks after its start.  MySQL may wait for a year (lock_wait_timeout);
 whoever runs the statement hardly does."""
 _SHOWN_TEXT: Final = 80
+_LOST: Final = "Kafka has lost messages that may have changed it"
 _FILTERED: Final = "event filters leave out some of its changes, and the pipeline began after its first ones"
 
 
@@ -145,7 +146,7 @@ def coverage_of(
     """
     coverage = Coverage({}, since, primary)
     for name in names:
-        coverage.of(name)
+        coverage.put(name, Cut(Moment.at(since), {}) if since else None, since=_LOST if since else "")
     for change in changes:
         classified = classify(change.text, change.schema, is_certain=not change.is_unclear)
         named = classified.known if isinstance(classified, Refused) else classified
