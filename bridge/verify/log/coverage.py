@@ -114,6 +114,8 @@ class Coverage:
     ) -> None:
         """Begins a name anew: but for `since`, no row of it from before the cut, if there is one, is in the table."""
         before = self.of(name).cut
+        if cut and (cut.own or cut.moment).ts <= self.since:  # what is lost may have come behind it
+            cut = Cut(Moment.at(self.since), {})
         if cut and before and cut.moment.last < before.moment.last:  # on another server, whose clock is behind
             cut = replace(cut, moment=replace(cut.moment, last=before.moment.last))
         self.tables[name.folded] = TableCoverage(name, cut, is_made, since, is_there)

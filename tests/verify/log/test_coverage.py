@@ -111,6 +111,16 @@ def test_a_log_that_has_lost_its_beginning_holds_no_table_wholly() -> None:
         assert {one.name.table for one in tables if one.is_whole(has_earlier_rows=True)} == whole
 
 
+@pytest.mark.parametrize("statement", ["TRUNCATE TABLE t", "ALTER TABLE t ADD COLUMN a INT", "CREATE TABLE t (a INT)"])
+@pytest.mark.parametrize(("ms", "last"), [(4001, 9000), (9001, 9001)])
+def test_rows_behind_a_schema_change_from_before_what_is_lost(statement: str, ms: int, last: int) -> None:
+    """Also those of its own partition count behind what is lost: another partition may have told more of them."""
+    change = LoggedChange(ms_tso(ms), True, "app", statement, {("x", 0): 7})
+    cut = coverage_of([T], [change], ms_tso(9000)).of(T).cut
+    assert cut is not None
+    assert (tso_ms(cut.moment.last), bool(cut.offsets)) == (last, last > 9000)
+
+
 @pytest.mark.parametrize(
     ("statement", "begin", "last", "is_whole", "is_there"),
     [
