@@ -21,7 +21,6 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import (
     NO_ROOM,
     REFUSED_VALUE,
-    LostConnectionError,
     TooLargeError,
     error_code,
     limit_fix,
@@ -146,7 +145,7 @@ class LoadedTable:
 
 
 def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[int, str]]) -> None:
-    """Makes and fills the temporary tables; raises StoppedError when the target fails or has no room for them.
+    """Makes and fills the temporary tables; raises StoppedError when the target has no room for them.
 
     inserts: each with the number of its table.
     """
@@ -156,10 +155,6 @@ def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[
             one.run(one.table.create())
         for number, insert in inserts:
             numbered[number].run(insert)
-    except LostConnectionError as error:
-        raise StoppedError(
-            f"the connection to the target was lost: {server_words(error)}", where=str(target), fix="run verify again"
-        ) from error
     except MySQLError as error:
         if not (isinstance(error, TooLargeError) or error_code(error) in NO_ROOM):
             raise
