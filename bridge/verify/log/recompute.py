@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from operator import add
@@ -50,7 +50,7 @@ _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False
 _NO_IMAGES: Final = [name for name in EVENT_SCHEMA.names if name not in {"before", "after"}]
 _OF_TABLES: Final = ("schema", "table", "topic", "partition", "offset")
 _BYTES_TOGETHER: Final = 32 << 20
-"""So many bytes of events are made steps together."""
+"""So many bytes of events are made steps together, since that takes some time for each table that is replicated."""
 _BYTES_HELD: Final = 64 << 20
 """An executor divides its steps into buckets when it holds so many bytes of them."""
 _MOST_OF_A_SHARE: Final = 2
@@ -115,21 +115,22 @@ class Log:
             return {}
         key_steps = self._steps(plan, cuts.keys(), are_hashed=True)
         total = {number: [Fingerprint(0, 0, 0)] * (len(table_cuts) + 1) for number, table_cuts in cuts.items()}
-        for number, sums in key_steps.mapPartitions(_fingerprinting(plan.tables, cuts)).collect():
+        for number, sums in key_steps.mapPartitions(partial(_fingerprints, tables=plan.tables, cuts=cuts)).collect():
             total[number] = list(map(add, total[number], sums))
         return total
 
-    def inserts(self, plan: LogPlan, expected_tables: Mapping[int, LoggedTable]) -> Iterator[tuple[int, str]]:
+    def inserts(self, plan: LogPlan, loading: Mapping[int, LoggedTable]) -> Iterator[tuple[int, str]]:
         """Gives the statements that load the last states into temporary tables, each with the number of its table."""
-        if not expected_tables:
+        if not loading:
             return iter(())
-        key_steps = self._steps(plan, expected_tables.keys(), are_hashed=False)
-        load = _loading(plan.tables, expected_tables)
-        return iter(key_steps.mapPartitions(load).toLocalIterator(prefetchPartitions=True))
+        key_steps = self._steps(plan, loading.keys(), are_hashed=False)
+        insert = partial(_inserts, plan=plan, loading=loading)
+        return iter(key_steps.mapPartitions(insert).toLocalIterator(prefetchPartitions=True))
 
     def _steps(self, plan: LogPlan, numbers: Collection[int], *, are_hashed: bool) -> RDD[tuple[int, bytes]]:
-        step = _stepping(plan, frozenset(numbers), self._buckets, self._folder, are_hashed=are_hashed)
-        return self._exported.mapPartitions(step).partitionBy(self._buckets, int)
+        wanted, count = frozenset(numbers), self._buckets
+        step = partial(_stepped, plan=plan, wanted=wanted, count=count, folder=self._folder, are_hashed=are_hashed)
+        return self._exported.mapPartitions(step).partitionBy(count, int)
 
 
 class _KeptEvents(NamedTuple):
@@ -223,73 +224,57 @@ def _firsts(events: pa.Table) -> dict[PartitionId, int]:
     return dict(zip(where, timed["commit_ts"].to_pylist(), strict=True))
 
 
-def _stepping(
-    plan: LogPlan, wanted: frozenset[int], count: int, folder: str | None, *, are_hashed: bool
-) -> Callable[[Iterable[_KeptEvents]], Iterator[tuple[int, bytes]]]:
+def _stepped(
+    exported_events: Iterable[_KeptEvents],
+    *,
+    plan: LogPlan,
+    wanted: frozenset[int],
+    count: int,
+    folder: str | None,
+    are_hashed: bool,
+) -> Iterator[tuple[int, bytes]]:
     """Turns events into steps of the wanted tables, by bucket.  count: of buckets.
 
     Steps are folded here only where that spares the network, or where a bucket has more than its share, as with one key
     that changes again and again.  The task that takes a whole bucket folds them anyway.
     """
-
-    def step(exported_events: Iterable[_KeptEvents]) -> Iterator[tuple[int, bytes]]:
-        held: list[pa.Table] = []
-        for events in together(map(_imported, (events.all for events in exported_events))):
-            key_steps = steps(plan, events, wanted)
-            held.append(hashed(key_steps) if are_hashed else key_steps)
-            if _size(held) >= _BYTES_HELD:
-                yield from in_buckets(held)
-                held = []
-        if held:
-            yield from in_buckets(held)
-
-    def in_buckets(held: list[pa.Table]) -> Iterator[tuple[int, bytes]]:
-        all_steps = pa.concat_tables(held)
-        for number, bucket in buckets(all_steps, count):
-            is_folded = folder is None or bucket.nbytes * count > all_steps.nbytes * _MOST_OF_A_SHARE
+    all_events = together((_imported(events.all) for events in exported_events), _BYTES_TOGETHER)
+    all_steps = (steps(plan, events, wanted) for events in all_events)
+    for held in together(map(hashed, all_steps) if are_hashed else all_steps, _BYTES_HELD):
+        for number, bucket in buckets(held, count):
+            is_folded = folder is None or bucket.nbytes * count > held.nbytes * _MOST_OF_A_SHARE
             yield number, _exported(last_of_some(plan.tables, bucket) if is_folded else bucket, folder)
 
-    return step
 
-
-def together(tables: Iterable[pa.Table]) -> Iterator[pa.Table]:
-    """Unites tables of events: each call of `steps` takes some time for each table that is replicated."""
+def together(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
+    """Unites tables, up to about so many bytes."""
     held: list[pa.Table] = []
     for table in tables:
         held.append(table)
-        if _size(held) >= _BYTES_TOGETHER:
+        if sum(one.nbytes for one in held) >= most:
             yield pa.concat_tables(held)
             held = []
     if held:
         yield pa.concat_tables(held)
 
 
-def _size(held: Sequence[pa.Table]) -> int:
-    return sum(table.nbytes for table in held)
-
-
-def _fingerprinting(
-    tables: Sequence[LoggedTable], cuts: Mapping[int, tuple[int, ...]]
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, list[Fingerprint]]]]:
+def _fingerprints(
+    exported_steps: Iterable[tuple[int, bytes]],
+    *,
+    tables: Sequence[LoggedTable],
+    cuts: Mapping[int, tuple[int, ...]],
+) -> Iterator[tuple[int, list[Fingerprint]]]:
     """Turns all steps of some buckets into fingerprints of the tables."""
-
-    def fingerprint(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, list[Fingerprint]]]:
-        hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
-        last = last_steps(tables, hashed_steps)
-        hashes = pc.if_else(last["is_unsure"], pa.scalar(0, pa.uint64()), last["image"])  # 0 is that of no row
-        return fingerprints(last.set_column(last.schema.get_field_index("image"), "image", hashes), cuts)
-
-    return fingerprint
+    hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
+    last = last_steps(tables, hashed_steps)
+    hashes = pc.if_else(last["is_unsure"], pa.scalar(0, pa.uint64()), last["image"])  # 0 is that of no row
+    return fingerprints(last.set_column(last.schema.get_field_index("image"), "image", hashes), cuts)
 
 
-def _loading(
-    tables: Sequence[LoggedTable], expected_tables: Mapping[int, LoggedTable]
-) -> Callable[[Iterable[tuple[int, bytes]]], Iterator[tuple[int, str]]]:
+def _inserts(
+    exported_steps: Iterable[tuple[int, bytes]], *, plan: LogPlan, loading: Mapping[int, LoggedTable]
+) -> Iterator[tuple[int, str]]:
     """Turns all steps of some buckets into the statements that load their last states."""
-
-    def load(exported_steps: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, str]]:
-        key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
-        for number, rows in last_rows(tables, key_steps):
-            yield from ((number, insert) for insert in expected_tables[number].inserts(rows))
-
-    return load
+    key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
+    for number, rows in last_rows(plan.tables, key_steps):
+        yield from ((number, insert) for insert in loading[number].inserts(rows))

@@ -169,5 +169,5 @@ def test_large_events_are_not_held_together() -> None:
     """Small ones are; of large ones an executor would have no room for so many."""
     small = pa.table({"text": ["x"] * 60_000})
     large = pa.table({"text": ["x" * (20 << 20)]})
-    assert [one.num_rows for one in together([small, small, small])] == [180_000]
-    assert [one.num_rows for one in together([large, large, large])] == [2, 1]
+    assert [one.num_rows for one in together([small, small, small], 32 << 20)] == [180_000]
+    assert [one.num_rows for one in together([large, large, large], 32 << 20)] == [2, 1]
