@@ -26,7 +26,7 @@ from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.rows.literal_offsets import buffers_of, to_numpy, whole
 from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
 from bridge.verify.log.log_tables import ACTUAL, LoggedTable, numbers_of
-from bridge.verify.log.logged_rows import STEP_SCHEMA
+from bridge.verify.log.logged_rows import STEP_SCHEMA, by_table
 
 _SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
 _KEY: Final = r"^(0|-?[1-9][0-9]*)(\x00(0|-?[1-9][0-9]*))*$"
@@ -77,33 +77,15 @@ def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[
     """Gives the fingerprints of the parts of tables from their folded steps (HASHED_SCHEMA), by the tables' numbers; of
     tables without steps, none.  cuts: by number, values of the first key column up to which each part but the last
     reaches.  A key in another spelling makes every part of its table differ.
-
-    All tables are handled together: to filter the steps of each of 1,000 tables took longer than all other work.
     """
-    rows = _by_table(rows, list(cuts))
-    is_plain = pc.match_substring_regex(rows["key"], _KEY).to_numpy()
-    row_exists, hashes = pc.is_valid(rows["image"]).to_numpy(), pc.fill_null(rows["image"], 0).to_numpy()
-    numbers, starts = np.unique(rows["table_number"].to_numpy(), return_index=True)
-    for number, (start, end) in zip(numbers.tolist(), pairwise([*starts.tolist(), rows.num_rows]), strict=True):
-        of_table, table_cuts = slice(start, end), cuts[number]
-        exists = row_exists[of_table]
-        table_hashes = hashes[of_table][exists]
-        if not is_plain[of_table].all():
+    for number, of_table in by_table(rows):
+        there, table_cuts = of_table.filter(pc.is_valid(of_table["image"])), cuts[number]
+        if not pc.all(pc.match_substring_regex(of_table["key"], _KEY)).as_py():
             yield number, [_UNTOLD] * (len(table_cuts) + 1)
         elif not table_cuts:
-            yield number, [_fingerprint(table_hashes)]
+            yield number, [_fingerprint(there["image"].to_numpy())]
         else:
-            of_rows = rows.slice(start, end - start).filter(pa.array(exists))
-            yield number, _of_parts(of_rows, table_hashes, table_cuts)
-
-
-def _by_table(rows: pa.Table, wanted: Sequence[int]) -> pa.Table:
-    """Gives the steps of the wanted tables, table by table; nothing is copied where they are so already."""
-    numbers = rows["table_number"].to_numpy()
-    is_wanted = np.isin(numbers, wanted)
-    if not is_wanted.all():
-        rows, numbers = rows.filter(pa.array(is_wanted)), numbers[is_wanted]
-    return rows.take(pa.array(np.argsort(numbers, kind="stable"))) if (np.diff(numbers) < 0).any() else rows
+            yield number, _of_parts(there, there["image"].to_numpy(), table_cuts)
 
 
 def _of_parts(rows: pa.Table, hashes: np.ndarray, cuts: Sequence[int]) -> list[Fingerprint]:

@@ -35,8 +35,8 @@ from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,
     LogPlan,
     buckets,
+    by_table,
     last_of_some,
-    last_rows,
     last_steps,
     row_groups,
     steps,
@@ -276,5 +276,5 @@ def _inserts(
 ) -> Iterator[tuple[int, str]]:
     """Turns all steps of some buckets into the statements that load their last states."""
     key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
-    for number, rows in last_rows(plan.tables, key_steps):
+    for number, rows in by_table(last_steps(plan.tables, key_steps)):
         yield from ((number, insert) for insert in loading[number].inserts(rows))

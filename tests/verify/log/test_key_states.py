@@ -15,7 +15,7 @@ from bridge.tso import ms_tso
 from bridge.verify.log.coverage import LoggedChange, coverage_of
 from bridge.verify.log.literal_hashes import hashed, text_hashes
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.log.logged_rows import LogPlan, buckets, last_of_some, last_rows, last_steps, steps
+from bridge.verify.log.logged_rows import LogPlan, buckets, by_table, last_of_some, last_steps, steps
 from bridge.verify.log.recompute import together
 from tests.generated.verifying import expected_table
 
@@ -49,7 +49,10 @@ def folded(table: LoggedTable, changes: list[dict[str, Any]], **plan: Any) -> li
     made = [steps(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes]
     shared = last_of_some(log.tables, pa.concat_tables([last_of_some(log.tables, made[0]), *made[1:]]))
     return [
-        row for _, some in buckets(shared, 3) for _, rows in last_rows(log.tables, some) for row in rows.to_pylist()
+        row
+        for _, some in buckets(shared, 3)
+        for _, rows in by_table(last_steps(log.tables, some))
+        for row in rows.to_pylist()
     ]
 
 

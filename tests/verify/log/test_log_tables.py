@@ -34,7 +34,7 @@ from bridge.verify.log.log_tables import (
     logged_table,
     ranges_of,
 )
-from bridge.verify.log.logged_rows import LogPlan, last_rows, last_steps, row_groups, steps
+from bridge.verify.log.logged_rows import LogPlan, by_table, last_steps, row_groups, steps
 from bridge.verify.snapshots import SnapshotReader, Throttle, begin_snapshot
 from tests.support.verify_servers import execute
 
@@ -119,7 +119,7 @@ def compared_ranges(
         session.execute(f"DROP TEMPORARY TABLE IF EXISTS {some.expected}")
         loaded = LoadedTable(some, session)
         loaded.run(loaded.table.create())
-        for _, rows in last_rows(plan.tables, made_steps):
+        for _, rows in by_table(last_steps(plan.tables, made_steps)):
             for insert in some.inserts(rows):
                 loaded.run(insert)
         assert loaded.refused == ""

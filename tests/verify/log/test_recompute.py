@@ -16,7 +16,7 @@ from bridge.protocols.batch_decode import EventDecoder
 from bridge.sources.source import MicroBatch
 from bridge.verify.log import recompute
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.log.logged_rows import LogPlan, last_rows, last_steps, steps
+from bridge.verify.log.logged_rows import LogPlan, last_steps, steps
 from bridge.verify.log.recompute import Log
 from tests.generated.verifying import InProcess, OfEvents, expected_table, without_spark
 from tests.support.upstreams import events_table, in_one_partition, row_change
@@ -30,7 +30,7 @@ from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import Messages
 from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.log.logged_rows import last_rows, last_steps
+from bridge.verify.log.logged_rows import by_table, last_steps
 from bridge.verify.log.literal_hashes import fingerprints, hashed
 from bridge.verify.log.logged_rows import LogPlan, steps
 from tests.support.wire import canal
@@ -43,7 +43,7 @@ table = Table(TableName("d", "t"), columns, (("id",),), (("id",),))
 plan = LogPlan((LoggedTable(0, "e", SimpleNamespace(table=table), ("id",), ("id", "v")),), {}, 1 << 62)
 made = steps(plan, events)
 [(_, [found])] = fingerprints(last_steps(plan.tables, hashed(made)), {0: ()})
-[(_, folded)] = last_rows(plan.tables, made)
+[(_, folded)] = by_table(last_steps(plan.tables, made))
 print(found.rows, folded.num_rows, {"numba", "bridge.protocols.fast.compiled.functions"} & sys.modules.keys())
 """
 
@@ -68,7 +68,7 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
 
         return note
 
-    for function in (steps, last_steps, last_rows):
+    for function in (steps, last_steps):
         monkeypatch.setattr(recompute, function.__name__, noted(function))
     tables = [in_one_partition([row_change(9, "t", ["id", "v"], ["id"], after=[n, text])], n) for n in range(COUNT)]
     source = OfEvents(pa.concat_tables(tables))
