@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final
 
 from bridge.ddl.by_table.routing import target_statement
+from bridge.ddl.classes import StatementKind
 from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.filters.routes import Routes
 from bridge.model import PartitionId, PartitionStart, SchemaChange, goes_by_partition, goes_by_transactions
@@ -16,8 +16,6 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.control_events import is_wanted as wanted
 from bridge.verify.log.coverage import LoggedChange
 from bridge.verify.options import VerifyOptions
-
-_LEFT_OUT: Final = frozenset({JournalState.IGNORED, JournalState.CONFIRMED})
 
 
 def applied_changes(
@@ -36,9 +34,18 @@ def applied_changes(
         entry = journal.find(look, logged)
         if entry is not None and entry.state is JournalState.SKIPPED:
             applied += as_run(replace(change, is_unclear=True), None, routes)
-        elif entry is None or (entry.state not in _LEFT_OUT and entry.outcome != NOTHING_TO_RUN):
+        elif entry is None or not _is_left_out(entry):
             applied += as_run(change, entry, routes, options.tables)
     return applied
+
+
+def _is_left_out(entry: JournalEntry) -> bool:
+    """Tells whether a schema change touched no row.  Where one had run for another shard, rows of its own shard from
+    before it lack what came with it."""
+    known = classify(entry.statement, entry.schema)
+    is_alter = isinstance(known, Classified) and known.kind is StatementKind.ALTER_TABLE
+    is_confirmed = entry.state is JournalState.CONFIRMED and not is_alter
+    return is_confirmed or entry.state is JournalState.IGNORED or entry.outcome == NOTHING_TO_RUN
 
 
 def as_run(
