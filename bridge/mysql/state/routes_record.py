@@ -37,7 +37,8 @@ class RulesRecord(NamedTuple):
     """What a pipeline runs with.
 
     rules: its routes and filters.
-    former: those of before its event filters were last changed; None where they never were.
+    former: those of before its event filters were last changed, with all event filters of before; None where they
+        never were.
     """
 
     rules: RowRules
@@ -70,6 +71,7 @@ def keep_rules(
         now["changed"] = before["changed"]
     if before is not None and "ignored" in changed:
         now["changed"] = _document(_rules(before))
+        now["changed"]["ignored"] += before.get("changed", {"ignored": []})["ignored"]
     if before != now:
         stored = (progress.name, orjson.dumps(now).decode())
         session.execute(f"REPLACE INTO {quote_name(schema, 'routes')} VALUES (%s, %s, NOW(3))", stored)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from bridge.mysql.table_definition import ColumnInfo
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query, readable, row_hash, token
@@ -13,9 +13,6 @@ from bridge.verify.compare.key_ranges import ChunkSize, KeyRange, RangeWalk, Tal
 from bridge.verify.compare.key_sql import KeyPart, KeyValues, any_of, between, boundary_query
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, as_multisets, by_key, without_moved
 from bridge.verify.snapshots import SnapshotReader, Throttle
-
-if TYPE_CHECKING:
-    from bridge.verify.snapshots import SnapshotReader  # brings the driver, which executors do without
 
 _PER_BUCKET: Final = 1 << 52
 """How many hashes have one bucket, of 4,096."""

@@ -11,7 +11,7 @@ from bridge.commands.status import read_status
 from bridge.config import Settings
 from bridge.ddl.by_table.table_settings import EventFilterTable
 from bridge.errors import TargetError, UsageError
-from bridge.events import Position
+from bridge.events import Kind, Position
 from bridge.filters.routes import Routes, RowRules
 from bridge.model import Advance, Entry, PartitionStart, SchemaChange
 from bridge.mysql.connection.session import Session
@@ -70,7 +70,7 @@ def test_others_have_to_be_accepted(target: str, now: RowRules, what: str, capsy
 
 
 def test_from_when_event_filters_hold(target: str) -> None:
-    """It stays on record for verify, with those before, until they change again."""
+    """It stays on record for verify, with all those before."""
     with admin(target) as session:
         ProgressTable("bridge").create(session)
         keep_rules(session, "_bridge", BEGUN, rules())
@@ -80,6 +80,12 @@ def test_from_when_event_filters_hold(target: str) -> None:
         assert record is not None
         assert record.former is not None
         assert (len(record.rules.ignored), len(record.former.ignored)) == (1, 0)
+        for ignored in (("insert",), ()):
+            accept(session, rules("m.x -> r.x", ignored=ignored), replace(BEGUN, applied_ts=80))
+        record = read_rules(session, "_bridge", "bridge")
+        assert record is not None
+        assert record.former is not None
+        assert record.former.ignored_kinds("m", "t") == {Kind.DELETE, Kind.INSERT}
 
 
 @pytest.mark.parametrize(
