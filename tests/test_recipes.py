@@ -196,7 +196,7 @@ RECIPES = {
                 '        yield fail("toys", "none", "buy one") if settings is None else ok("toys", "toys are there")\n',
             )
         ],
-        [Edit("tests/commands/check/test_judgements.py", "CUT = Event(", 'TOYS = "toys"\n')],
+        [Edit("tests/commands/check/test_judgements.py", "CUT = RowChange(", 'TOYS = "toys"\n')],
         [],
         ["tests/commands/check/test_judgements.py::test_every_line_that_can_fail_is_in_a_test"],
         ("bridge check --target mysql://root@127.0.0.1:1/ --input nothing.jsonl", "", "toys are there"),

@@ -213,7 +213,7 @@ def test_table_changes_of_debezium(id_: str | None, expected: str) -> None:
         "tableChanges": [change, None] if id_ else None,
     }
     (event,) = events_of(None, json.dumps({"payload": payload}).encode())
-    assert event.text == expected
+    assert event.statement == expected
 
 
 @pytest.mark.parametrize("table", ["a,b", "t" * 65, ["a"], None])
@@ -222,4 +222,4 @@ def test_the_table_of_a_source_is_for_people(table: object) -> None:
     source = {"connector": "mysql", "db": "shop", "table": table, "ts_ms": 1}
     payload = {"source": source, "ts_ms": 1, "databaseName": "shop", "ddl": "DROP TABLE a"}
     (event,) = events_of(None, json.dumps(payload).encode())
-    assert (event.table, event.text) == ("", "DROP TABLE a")
+    assert (event.table, event.statement) == ("", "DROP TABLE a")
