@@ -63,9 +63,9 @@ class CountingRows:
         self._shown_at_change: dict[PartitionId, int] = {}
         """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
         behind it, though its time is earlier, was not shown then."""
-        self._newest: dict[PartitionId, dict[tuple[str, str], int]] = defaultdict(dict)
-        """By table the highest time (TSO) of its rows in a partition, where rows tell no places."""
-        self._behind: dict[PartitionId, set[tuple[str, str]]] = defaultdict(set)
+        self._newest: dict[PartitionId, dict[tuple[str, ...], int]] = defaultdict(dict)
+        """By table of the upstream the highest time (TSO) of its rows in a partition, where rows tell no places."""
+        self._behind: dict[PartitionId, set[tuple[str, ...]]] = defaultdict(set)
         """The tables whose last row in a partition has an earlier one: it is sent again, and others will be."""
         self.note_change()
 
@@ -129,7 +129,7 @@ class CountingRows:
 
     def _are_behind(self, where: PartitionId, rows: Rows) -> bool:
         """Tells whether the last row of a table in a partition is earlier than another one of it, behind these rows."""
-        names, of_name = distinct(rows.table, ("schema", "table"))
+        names, of_name = distinct(rows.table, ("schema", "table", "text"))
         newest, last = np.zeros((2, len(names)), np.int64)
         np.maximum.at(newest, of_name, rows.times)
         last[of_name] = rows.times

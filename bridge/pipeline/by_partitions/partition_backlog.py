@@ -453,8 +453,8 @@ class PartitionBacklog:
             return {}
         since = self._barrier.stop.arrived
         queues = ((where, self._queues[where]) for where in self.held_by() if not len(self._queues[where]))
-        limits = {False: seconds, True: seconds * _IN_MIDST_TIMES}
-        return {w: q.read for w, q in queues if now - max(since, q.arrived) >= limits[q.ends_in_copies]}
+        idle = ((w, q, now - max(since, q.arrived)) for w, q in queues)
+        return {w: q.read for w, q, gone in idle if gone >= seconds * (_IN_MIDST_TIMES if q.ends_in_copies else 1)}
 
     def count_as_passed(self, where: PartitionId) -> None:
         """Counts a partition as having passed the schema change that waits, until something is read of it."""

@@ -251,3 +251,19 @@ def test_rows_without_a_key_of_a_canal_without_gtids_are_named(placed: list[Chan
             assert step is not None
             held.release()
     assert [one["table"] for one in logs] == ["m.t"] * is_said
+
+
+@pytest.mark.parametrize(("shards", "is_held"), [(("m.s1", "m.s2"), False), (("m.s1", "m.s1"), True)])
+def test_rows_of_merged_shards_come_in_any_order(shards: tuple[str, str], is_held: bool) -> None:
+    """Only an earlier row of one shard shows that its sender sends rows again."""
+    held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)})
+    rows = [row(ms, 0, 0)._replace(place=None, cut=shard) for ms, shard in zip((21, 11), shards, strict=True)]
+    statement = _without_place(change("ALTER TABLE t MODIFY v BIGINT"))._replace(commit_ts=ms_tso(SECOND + 31))
+    told = [(1, n, one) for n, one in enumerate(rows)]
+    held.take_in(events_table([*told, (0, 0, statement)]), {(TOPIC, 0): 1, (TOPIC, 1): 2}, 0.0)
+    held.end()
+    doubts = []
+    while step := held.next_step(run_it, TRANSACTION):
+        held.release()
+        doubts += ["in the midst" in one.doubt for one in step.changes]
+    assert doubts == [is_held]
