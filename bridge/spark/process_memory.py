@@ -6,7 +6,9 @@ import ctypes
 import gc
 import hashlib
 import os
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +72,13 @@ catch-up no faster; to compile the few calls by reflection cost more than to int
 out of memory, since the thread that failed may be one that all others wait for."""
 _SPARK: Final = Path(pyspark.__file__).parent
 ARCHIVE: Final = "classes.jsa"
-_LIGHT: Final = "spark-home-"
+_LIGHT: Final = "spark-home-2-"
+LAUNCHER: Final = "python"
+"""The file in `spark_home` that Spark starts as its Python."""
+_LAUNCH: Final = """#!/bin/sh
+[ "$1" = -m ] && shift && set -- -m bridge.spark.python_main "$@"
+exec {python} "$@"
+"""
 PREFIX: Final = "classes-2-"
 """Of the names of archives."""
 QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
@@ -91,7 +99,8 @@ def java_options() -> str:
 
 
 def spark_home() -> Path:
-    """Makes a folder with all that the JVM needs of Spark, without PySpark, and returns it."""
+    """Makes a folder with all that the JVM needs of Spark, without PySpark, and a Python that runs modules by
+    `python_main`, and returns it."""
     return cached(f"{_LIGHT}{_identity()}", _link_home)
 
 
@@ -99,6 +108,8 @@ def _link_home(folder: Path) -> None:
     for name in ("bin", "conf", "jars"):
         if (_SPARK / name).exists():
             (folder / name).symlink_to(_SPARK / name)
+    (folder / LAUNCHER).write_text(_LAUNCH.format(python=shlex.quote(sys.executable)))
+    (folder / LAUNCHER).chmod(0o700)
 
 
 def archive_name() -> str:

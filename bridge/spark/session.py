@@ -27,7 +27,8 @@ from bridge.cache.folders import mark_used
 from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED, source_error, start_error
-from bridge.spark.process_memory import archive_name, driver_java_options, spark_home
+from bridge.spark.fork_server import SERVER, start_server
+from bridge.spark.process_memory import LAUNCHER, archive_name, driver_java_options, spark_home
 
 _CHECKPOINT: Final = "bridge-stream-"
 _MADE: Final[set[Path]] = set()
@@ -59,9 +60,6 @@ _END_SECONDS: Final = 3.0
 _JVM_SECONDS: Final = 1.5
 """For a JVM that is told to end to remove what it has written."""
 _HOME: Final = "SPARK_HOME"
-_DAEMON: Final = "spark.python.daemon.module"
-_LOCAL_DEFAULTS: Final = {_DAEMON: "bridge.spark.python_daemon"}
-"""Not on a cluster, where the package may not be there yet when an executor starts its Python."""
 
 
 def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> SparkSession:
@@ -84,11 +82,10 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
         _forward_signals(SparkContext._gateway)
     submitted = dict(SparkConf().getAll()) if is_submitted() else {}
     given = {**submitted, **settings}
-    defaults = {**_DEFAULTS, **(_LOCAL_DEFAULTS if _is_local(given) else {})}
     mark_used(archive_name())
     java = {_JAVA_OPTIONS: driver_java_options(given.get(_JAVA_OPTIONS, ""))}
     noise = {} if log_level == "off" else {"spark.log.level": log_level.upper()}
-    properties = {**defaults, **noise, **given, **java}
+    properties = {**_DEFAULTS, **noise, **given, **java}
     for key, value in properties.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile("w+") as jvm_output:
@@ -105,6 +102,8 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
             raise start_error(error, jvm_output.read()) from error
+    if _has_own_python(properties):
+        session.sparkContext.pythonExec = str(spark_home() / LAUNCHER)
     _leave_data_sources_alone(session)
     if log_level != "off":
         _show_log(session, log_level)
@@ -141,30 +140,39 @@ def _start_jvm(properties: Mapping[str, str], output: IO[str] | None) -> None:
         return
     public = SparkConf(loadDefaults=False)
     public.setAll([(name, value) for name, value in properties.items() if not is_secret(name)])
-    with _light_home(properties):
+    with _in_environment(_of_own_python() if _has_own_python(properties) else {}):
         gateway = launch_gateway(public, {"stderr": output})  # type: ignore[no-untyped-call]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
-@contextmanager
-def _light_home(properties: Mapping[str, str]) -> Iterator[None]:
-    """Lets the JVM find its jars in a folder without PySpark's zip files, which it would put before the installed
-    modules on the path of each Python process: modules from a zip are compiled again in every one.  Not where Spark is
-    installed elsewhere, or its Python is another one, which may lack PySpark."""
+def _has_own_python(properties: Mapping[str, str]) -> bool:
+    """Tells whether Spark's Python is the one of this process: not on a cluster, and not another one, which may lack
+    PySpark."""
     python = shutil.which(properties.get("spark.pyspark.python") or os.environ["PYSPARK_PYTHON"])
-    is_own = (
-        python is not None
+    return (
+        _is_local(properties)
+        and python is not None
         and Path(python).samefile(sys.executable)
         and Path(python).parent == Path(sys.executable).parent
     )
-    if _HOME in os.environ or not _is_local(properties) or not is_own:
-        yield
-        return
-    os.environ[_HOME] = str(spark_home())
+
+
+def _of_own_python() -> dict[str, str]:
+    """Gives the variables by which the JVM finds its jars in a folder without PySpark's zip files, unless Spark is
+    installed elsewhere, and its Python daemons the server that has loaded what they need.  It would put the zips before
+    the installed modules on the path of each Python process: modules from a zip are compiled again in every one."""
+    home = {} if _HOME in os.environ else {_HOME: str(spark_home())}
+    return {**home, SERVER: start_server()}
+
+
+@contextmanager
+def _in_environment(variables: Mapping[str, str]) -> Iterator[None]:
+    os.environ.update(variables)
     try:
         yield
     finally:
-        del os.environ[_HOME]
+        for name in variables:
+            del os.environ[name]
 
 
 def is_submitted() -> bool:

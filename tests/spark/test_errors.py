@@ -30,13 +30,17 @@ LOST = (
     [
         (PySparkException(LOST), True),
         (PySparkException("[STREAM_FAILED] Query [id = 6] terminated: Python worker failed to connect back."), True),
+        (PySparkException("job failed: Python worker exited unexpectedly (crashed). Consider setting"), True),
+        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception:  SQLSTATE: XXKST\n=== St"), True),
+        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception: Broken pipe SQLSTATE: X"), True),
+        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception: no SQLSTATE: XXKST\n"), False),
         (PySparkException("org.apache.kafka.common.errors.TimeoutException: no answer"), False),
         (ValueError(LOST), False),
     ],
 )
 def test_only_lost_chunks_begin_anew(error: Exception, expected: bool) -> None:
-    """A checkpointed chunk whose executor is gone is no failure, nor is a worker that came too late; everything else
-    that Spark raises is."""
+    """A checkpointed chunk whose executor is gone is no failure, nor is a worker that came too late or was killed;
+    everything else that Spark raises is."""
     assert is_executor_lost(error) is expected
 
 

@@ -58,7 +58,7 @@ def _kept_signal_handlers() -> Iterator[None]:
 
 
 class Process:
-    """`python -m bridge ...` as the leader of its own process group; what it prints goes to a file.
+    """`python -m bridge ...` as the leader of a session and a process group of its own; what it prints goes to a file.
 
     program: what stands before the arguments instead.
     """
@@ -77,7 +77,7 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                process_group=0,
+                start_new_session=True,
                 env={**os.environ, **(environment or {})},
             )
         self.pid = self._process.pid

@@ -43,6 +43,7 @@ KAFKA: dict[str, Act] = {
 }
 BRIDGE: dict[str, Act] = {
     "worker killed": acts.worker_killed,
+    "workers killed": acts.workers_killed,
     "workers stopped": for_a_while(acts.worker_stopped, LONG_SECONDS),
     "JVM stopped": for_a_while(acts.jvm_stopped),
     "JVM killed": acts.jvm_killed,

@@ -311,19 +311,29 @@ def _stopped(pids: list[int]) -> Iterator[None]:
             _send(pid, signal.SIGCONT)
 
 
-WORKERS = "-m bridge.spark.python_daemon"
-"""In the command line of Python workers and of their parent; that of the JVM names the module as a property."""
+WORKERS = "-m bridge.spark."
+"""In the command line of Python workers and planners, and of what they are forked from."""
 
 
 def worker_killed(ground: Ground) -> None:
-    """A Python worker of Spark is killed."""
-    for pid in ground.children(WORKERS)[-1:]:
+    """A Python process of Spark's is killed, as by a system without memory."""
+    _send(random.choice(_workers(ground)), signal.SIGKILL)
+
+
+def workers_killed(ground: Ground) -> None:
+    """All of them are killed."""
+    for pid in _workers(ground):
         _send(pid, signal.SIGKILL)
 
 
 def worker_stopped(ground: Ground) -> AbstractContextManager[None]:
     """The Python workers of Spark are stopped (SIGSTOP)."""
-    return _stopped(ground.children(WORKERS))
+    return _stopped(_workers(ground))
+
+
+def _workers(ground: Ground) -> list[int]:
+    wait_for(lambda: bool(ground.children(WORKERS)), "the bridge has no Python workers", RECOVERY_SECONDS)
+    return ground.children(WORKERS)
 
 
 def jvm_stopped(ground: Ground) -> AbstractContextManager[None]:

@@ -155,25 +155,26 @@ class Ground:
         return False
 
     def children(self, word: str) -> list[int]:
-        """Processes of the bridge's group whose command line has a word."""
+        """Processes of the bridge's session whose command line has a word."""
         assert self.process is not None
         return [pid for pid, command in processes_of(self.process.pid) if word in command and pid != self.process.pid]
 
 
-def processes_of(group: int) -> list[tuple[int, str]]:
-    """The processes of a group, with their command lines; zombies do not count."""
+def processes_of(session: int) -> list[tuple[int, str]]:
+    """The processes of a session, with their command lines; zombies do not count.  Spark's Python workers have process
+    groups of their own."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(ProcessLookupError, FileNotFoundError, PermissionError):
-            if os.getpgid(int(folder.name)) == group and (folder / "stat").read_text().rpartition(")")[2][1] != "Z":
+            if os.getsid(int(folder.name)) == session and (folder / "stat").read_text().rpartition(")")[2][1] != "Z":
                 found.append((int(folder.name), (folder / "cmdline").read_text().replace("\0", " ")))
     return found
 
 
-def memory_of(group: int) -> int:
-    """What the processes of a group take; what they share counts once (proc(5), Pss)."""
+def memory_of(session: int) -> int:
+    """What the processes of a session take; what they share counts once (proc(5), Pss)."""
     size = 0
-    for pid, _ in processes_of(group):
+    for pid, _ in processes_of(session):
         with suppress(OSError, ValueError):
             rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
             size += 1024 * int(rollup.partition("\nPss:")[2].split()[0])

@@ -20,7 +20,7 @@ MINUTES = float(os.environ.get("FAULTS_MINUTES", "30"))
 WITHIN_SECONDS = {
     *WIRE,
     *("Kafka cut", "Kafka away", "Kafka stalls"),
-    *("table locked", "MariaDB stopped", "MariaDB killed", "failover", "JVM stopped"),
+    *("table locked", "MariaDB stopped", "MariaDB killed", "failover", "worker killed", "JVM stopped"),
     *("clock an hour ahead", "clock an hour behind"),
 }
 """Those that the bridge gets over so soon."""

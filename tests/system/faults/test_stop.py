@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from tests.support import proxy as wire
 from tests.support.bridges import PARTITIONS, applied_ts, running
 from tests.support.command import Process
 from tests.support.feeds import Feed
+from tests.support.grounds import processes_of
 from tests.support.pipelines import admin, sql
 from tests.support.proxy import Fault, Proxy, port_of
 from tests.support.waiting import wait_for
@@ -92,21 +92,9 @@ def wired_kafka() -> Iterator[tuple[Kafka, Proxy]]:
         yield kafka, proxy
 
 
-def processes_of(group: int) -> list[str]:
-    """The command lines of a process group."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if os.getpgid(int(folder.name)) == group and (folder / "stat").read_text().split(") ")[1][0] != "Z":
-                found.append((folder / "cmdline").read_text().replace("\0", " ")[:100])
-        except (ProcessLookupError, FileNotFoundError):
-            continue
-    return found
-
-
 def assert_nothing_is_left(process: Process, folder: Path) -> None:
-    """No process of its group, no checkpoint, nothing of Spark's."""
-    wait_for(lambda: not processes_of(process.pid), "processes of its group are left", 10)
+    """No process of its session, no checkpoint, nothing of Spark's."""
+    wait_for(lambda: not processes_of(process.pid), "processes of its session are left", 10)
     assert [path.name for path in folder.iterdir() if not path.name.endswith(".log")] == []
 
 
