@@ -30,7 +30,7 @@ from bridge.tso import tso_ms, tso_time
 GUARANTEES: Final = {
     "commit_ts": "commit ts: whole upstream transactions, each exactly once",
     "partition": "the order of each partition: every change exactly once, transactions of several partitions in parts;"
-    " when rows swap their keys in one transaction, one of them may be lost",
+    " when rows change or swap their keys within a second, one of them may be lost or come back",
     "unknown": "nothing was read yet",
 }
 """What each order of applying guarantees."""

@@ -271,8 +271,8 @@ def _judge_order(probe: BoundaryProbe, *, is_binlog: bool) -> Finding:
         return warn(
             "order",
             f"{probe.why}: each partition is applied in its order, every change exactly once; a reader may see a"
-            " transaction of several partitions in parts, and when rows swap their keys in one transaction, one of them"
-            " may be lost (bridge verify --against upstream shows it)",
+            " transaction of several partitions in parts, and when rows change or swap their keys within a second, one"
+            " of them may be lost or come back (bridge verify --against upstream shows it)",
             fix,
         )
     if probe.by_partition is None:
