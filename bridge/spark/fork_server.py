@@ -47,9 +47,14 @@ def start_server() -> str:
         listener.bind("")  # the kernel chooses a name
         listener.listen()
         number = listener.fileno()
-        environment = {**os.environ, "PYTHONHASHSEED": "0"}  # as Spark's scripts have it: shuffles need one for all
-        command = [sys.executable, "-m", __name__, str(number)]
-        _started.append(subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[number], env=environment))
+        server = subprocess.Popen(
+            [sys.executable, "-m", __name__, str(number)],
+            stdin=subprocess.PIPE,
+            pass_fds=[number],
+            process_group=0,  # out of reach of Ctrl-C
+            env={**os.environ, "PYTHONHASHSEED": "0"},  # as Spark's scripts have it: shuffles need one for all
+        )
+        _started.append(server)
         return str(listener.getsockname()[1:].decode())
 
 

@@ -30,6 +30,7 @@ def test_it_does_what_another_process_was_started_for(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(fork_server, "_started", started := [])
     address = start_server() if is_there else "nobody"
+    assert all(os.getpgid(server.pid) != os.getpgid(0) for server in started), "Ctrl-C would end it with a traceback"
     command = [str(spark_home() / LAUNCHER), "-m", "tells", "an argument"]
     environment = {**os.environ, SERVER: address, "GIVEN": "yes"}
     done = subprocess.run(command, input=b"text", capture_output=True, env=environment, timeout=60)
