@@ -66,6 +66,7 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
             pipeline = assemble(settings, console.note, stopped, once=once)
             _handle_signals(lambda *_: pipeline.stop())
     except (Abandoned, BridgeError, KeyboardInterrupt):  # librdkafka may turn a KeyboardInterrupt into its own error
+        _handle_signals(signal.SIG_IGN)  # while the interpreter ends, which waits for Spark
         if not stopped.is_set():
             raise
     if stopped.is_set():
@@ -74,6 +75,6 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
         return work(pipeline)
 
 
-def _handle_signals(handler: Callable[[int, FrameType | None], object]) -> None:
+def _handle_signals(handler: Callable[[int, FrameType | None], object] | signal.Handlers) -> None:
     for number in STOP_SIGNALS:
         signal.signal(number, handler)

@@ -134,6 +134,19 @@ def test_a_signal_before_the_settings_are_read_is_a_clean_stop(number: int, comm
     assert (found.returncode, found.stdout, found.stderr) == (code, "", "")
 
 
+def test_a_signal_after_an_error_before_any_work_is_not_shown() -> None:
+    """The interpreter waits for Spark's start when it ends: Ctrl-C then printed a traceback behind the error."""
+    program = (
+        "import atexit, os, signal\nfrom bridge.cli import app\nfrom bridge.commands import replicate\n"
+        "from bridge.errors import SourceError\n"
+        "def refuse(*_, **__):\n    raise SourceError('no topic', fix='make it')\n"
+        "replicate.assemble = refuse\natexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))\n"
+        f"app.main({list(WAITING)})"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    assert (found.returncode, found.stderr) == (3, "bridge: no topic; fix: make it\n")
+
+
 WAITING = ("run", "--bootstrap-servers", "127.0.0.1:1", "--topic", "t", "--target", "mysql://u@127.0.0.1:1/")
 
 
