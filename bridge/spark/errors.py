@@ -39,11 +39,13 @@ _GIVES_A_REASON: Final = re.compile(
 _SHOWN_LINES: Final = 5
 _LOST: Final = re.compile(
     r"CHECKPOINT_RDD_BLOCK_ID_NOT_FOUND|Checkpoint block rdd_\d+_\d+ not found|Python worker failed to connect back"
-    r"|Python worker exited unexpectedly|PythonWorkerFactory\S*stopWorker"
+)
+"""Spark gives a new Python process ten seconds to connect, which are too few on a busy machine."""
+_KILLED: Final = re.compile(
+    r"Python worker exited unexpectedly|PythonWorkerFactory\S*stopWorker"
     r"|terminated with exception:(?: (?:Stream closed|Connection reset|Broken pipe))?\s+SQLSTATE"
 )
-"""Spark gives a new Python process ten seconds to connect, which are too few on a busy machine.  Of a killed one that
-planned it says what its socket or pipe said, if anything."""
+"""Of a process that planned Spark says what its socket or pipe said, if anything."""
 _FULL: Final = "No space left on device"
 _PLAN: Final = re.compile(r"\s*SQLSTATE: \w+\s*=== Streaming Query ===.*", re.DOTALL)
 """What follows the reason why a stream failed: the query's offsets and its plan."""
@@ -77,8 +79,13 @@ class Losses:
 
 def is_executor_lost(error: BaseException) -> bool:
     """Tells whether an executor was lost that held row changes (localCheckpoint keeps no other copy), or a Python
-    process of Spark's was not there in time, or was killed."""
+    process of Spark's was not there in time."""
     return isinstance(error, SPARK_FAILED) and _LOST.search(_text(error)) is not None
+
+
+def is_worker_killed(error: BaseException) -> bool:
+    """Tells whether a Python process of Spark's was killed, which held nothing that is not to be had again."""
+    return isinstance(error, SPARK_FAILED) and _KILLED.search(_text(error)) is not None
 
 
 class ExecutorBug(RuntimeError):  # noqa: N818  # a bug is what it is

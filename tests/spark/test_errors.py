@@ -14,7 +14,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridge.errors import ApplyError, BridgeError, RefusedRowsError, RegistryAwayError, SourceError, UnansweredError
-from bridge.spark.errors import MOST_LOSSES, SPARK_ENDED, ExecutorLost, Losses, is_executor_lost, source_error
+from bridge.spark.errors import (
+    MOST_LOSSES,
+    SPARK_ENDED,
+    ExecutorLost,
+    Losses,
+    is_executor_lost,
+    is_worker_killed,
+    source_error,
+)
 from bridge.spark.session import end_tasks
 from tests.support.command import SECONDS
 from tests.support.waiting import wait_for
@@ -30,18 +38,29 @@ LOST = (
     [
         (PySparkException(LOST), True),
         (PySparkException("[STREAM_FAILED] Query [id = 6] terminated: Python worker failed to connect back."), True),
-        (PySparkException("job failed: Python worker exited unexpectedly (crashed). Consider setting"), True),
-        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception:  SQLSTATE: XXKST\n=== St"), True),
-        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception: Broken pipe SQLSTATE: X"), True),
-        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception: no SQLSTATE: XXKST\n"), False),
         (PySparkException("org.apache.kafka.common.errors.TimeoutException: no answer"), False),
         (ValueError(LOST), False),
     ],
 )
 def test_only_lost_chunks_begin_anew(error: Exception, expected: bool) -> None:
-    """A checkpointed chunk whose executor is gone is no failure, nor is a worker that came too late or was killed;
-    everything else that Spark raises is."""
+    """A checkpointed chunk whose executor is gone is no failure, nor is a worker that came too late; everything else
+    that Spark raises is."""
     assert is_executor_lost(error) is expected
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (PySparkException("job failed: Python worker exited unexpectedly (crashed). Consider setting"), True),
+        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception:  SQLSTATE: XXKST\n=== St"), True),
+        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception: Broken pipe SQLSTATE: X"), True),
+        (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception: no SQLSTATE: XXKST\n"), False),
+        (PySparkException("org.apache.kafka.common.errors.TimeoutException: no answer"), False),
+    ],
+)
+def test_a_killed_worker_is_no_failure(error: Exception, expected: bool) -> None:
+    """Nor is a planner that was killed, of which Spark has hardly a word."""
+    assert is_worker_killed(error) is expected
 
 
 def test_losses_without_progress_end() -> None:
