@@ -168,7 +168,7 @@ class Pipeline:
             except OrderChanged as changed:
                 log.info("order_changed", why=str(changed))
             except ExecutorLost as lost:
-                log.warning("executor_lost")
+                log.warning("executor_lost", why=str(lost))
                 losses.count(lost, writer.progress().applied_ts)
             except UnansweredError as error:
                 ends.source.failed(READING, error.trouble)

@@ -26,7 +26,7 @@ from bridge.rows.amount import Amount
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import MOST_AT_ONCE
 from bridge.sources.source import Pacing, Source, Stream
-from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, is_worker_killed, source_error
+from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, is_worker_killed, reason, source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.kept_rows.executors import Executors, Home
 from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
@@ -142,7 +142,7 @@ class Reading:
         """Raises what is behind an error of Spark: a lost executor or worker, what ended the applier, or the source."""
         failure = worker.failure or error
         if is_executor_lost(failure) or is_worker_killed(failure):
-            raise ExecutorLost(str(failure)) from failure
+            raise ExecutorLost(reason(failure)) from failure
         if worker.failure is not error:
             worker.raise_failure()
         self._guard(applier).partitions(lambda: True)  # if a topic is the cause, its error is the better one

@@ -56,7 +56,7 @@ _OF_REGISTRY: Final = re.compile(r"bridge\.errors\.(RegistryAwayError|SourceErro
 
 
 class ExecutorLost(Exception):  # noqa: N818  # not an error: the bridge reads again from its progress
-    """An executor was lost, and with it the row changes that it held.  The text is Spark's."""
+    """An executor was lost, and with it the row changes that it held; or a Python process of Spark's was."""
 
 
 class Losses:
@@ -71,7 +71,7 @@ class Losses:
         self._applied_ts = applied_ts
         if self._count >= MOST_LOSSES:
             raise SourceError(
-                f"executors are lost again and again: {_innermost_exception(str(lost))}",
+                f"executors are lost again and again: {lost}",
                 fix="see in Spark's logs why they ended; mostly they lack memory (spark.executor.memory,"
                 " spark.executor.memoryOverhead), or the machine is too busy to start a Python process within 10 s",
             )
@@ -116,7 +116,7 @@ def source_error(error: Exception) -> Exception:
     Returns ApplyError for an error of the bridge on an executor, whose text names place and fix already; ExecutorBug
     for a bug in Python code; otherwise SourceError.
     """
-    named = _innermost_exception(_text(error))
+    named = reason(error)
     own = _BRIDGE_ERROR.match(named)
     if own:
         return ApplyError(named[own.end() :])
@@ -149,6 +149,8 @@ def _text(error: BaseException) -> str:
         return f"{type(error).__name__}, and the JVM has ended"
 
 
-def _innermost_exception(text: str) -> str:
+def reason(error: BaseException) -> str:
+    """Gives the innermost exception that Spark names, or what else it says."""
+    text = _text(error)
     named = _EXCEPTION.findall(text)
     return str(named[-1] if named else _PLAN.sub("", text).strip())[:_MOST_CHARACTERS]
