@@ -163,14 +163,14 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
       for name in ("junk", "array", "types", "huge", "base64", "null", "partition", "offset")),
     (2, ("inspect", "--input", "{files}/junk.toml"), "not a captured message"),
     (2, ("ddl", "translate", "--input", "{files}/junk.jsonl", "--flavour", "mysql-8.0"), "not a captured message"),
-    (2, ("inspect", *KAFKA, "--set", "source.kafka.no.such=1"), "unknown setting source.kafka.no.such"),
+    (2, ("inspect", *KAFKA, "--set", "source.kafka.no.such=1"), 'No such configuration property: "no.such"'),
     (2, ("inspect", *KAFKA, "--set", "source.kafka.security.protocol=x"), "security.protocol"),
     (2, ("inspect", *KAFKA, "--set", "source.kafka.ssl.ca.location=/nowhere", "--set",
          "source.kafka.security.protocol=SSL"), "ssl.ca.location"),
     *(
         (2, (command, "--protocol", "canal-json", "--target", NOWHERE, *KAFKA, "--set", f"source.kafka.{wrong}"), words)
         for command in ("run", "replay")
-        for wrong, words in {"no.such=1": "unknown setting", "sasl.username=x": "sasl.mechanism"}.items()
+        for wrong, words in {"no.such=1": "No such configuration property", "sasl.username=x": "sasl.mechanism"}.items()
     ),
 ]  # fmt: skip
 """Exit code, arguments, and words of the line."""

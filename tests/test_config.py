@@ -158,15 +158,6 @@ SAID = [
      "unknown setting event_filters.ignore-evnt; did you mean event_filters.ignore-event? (bridge.toml)"),
     ({"toml": '[[event_filters]]\nmatcher = 3'},
      "event_filters.matcher is wrong (given: 3): input should be a list (bridge.toml)"),
-    ({"assignments": ("source.kafka.security.protcol=SSL",)},
-     "unknown setting source.kafka.security.protcol; librdkafka's CONFIGURATION.md lists them all (--set)"),
-    ({"toml": '[source.kafka]\n"no.such" = "1"'},
-     "unknown setting source.kafka.no.such; librdkafka's CONFIGURATION.md lists them all (bridge.toml)"),
-    ({"toml": '[source.kafka]\n"client.id" = "b"\n"socket.timeout.ms" = "9"'},
-     'source.kafka.socket.timeout.ms is wrong: Configuration property "socket.timeout.ms" value 9 is outside allowed'
-     " range 10..300000 (bridge.toml)"),
-    ({"toml": '[source.kafka]\n"error_cb" = "x"'},
-     "source.kafka.error_cb is wrong: it is a function, not a text (bridge.toml)"),
     ({"toml": "[stream]\nrows_per_transaction = true"},
      "stream.rows_per_transaction is wrong (given: True): it is no number (bridge.toml)"),
     ({"toml": '[target]\nurl = ["s3cret"]'}, "target.url is wrong: input should be a valid string (bridge.toml)"),
@@ -185,13 +176,13 @@ def test_all_errors_are_said_at_once(tmp_path: Path) -> None:
         tmp_path,
         toml='nmae = "x"\nprotocol = "cana"\n[stream]\nwriters = 0\n[ddl]\nhold = ["dropp table"]\n',
         environment={"BRIDGE_TARGT": "mysql://h/", "BRIDGE_VERIFY_WORKERS": "many", "BRIDGE_VERIFY_MAX_LOAD": "busy"},
-        assignments=("source.quarantin=t/0/1", "target.password=s3cret", "source.kafka.debug=all,s0me"),
+        assignments=("source.quarantin=t/0/1", "target.password=s3cret"),
         flags={"from": "soon", "filter": ["a.*", "["], "target": "db:s3cret", "upstream": "mysql://u:s3cret@h/?ssl=1"},
     )
     keys = ["BRIDGE_TARGT", "holds a password", "nmae", "protocol", "stream.writers", "ddl", "from:", "filter"]
     for key in [
         *keys,
-        *("source.quarantin", "verify.workers", "verify.max_load", "target.url", "upstream.url", "source.kafka.debug"),
+        *("source.quarantin", "verify.workers", "verify.max_load", "target.url", "upstream.url"),
     ]:
         assert [key in line for line in found].count(True) == 1, (key, found)
     assert "s3cret" not in str(found)

@@ -32,7 +32,6 @@ from bridge.settings.problems import (
     shown_name,
     unknown,
     variables,
-    wrong_properties,
 )
 
 _OF_KUBERNETES: Final = re.compile(
@@ -184,9 +183,7 @@ def load_settings(
     )
     layers = [_read(reader, problems) for reader in readers]
     origins = {place: origin for layer in layers for place, origin in layer.origins.items()}
-    merged = _merge(layers)
-    settings = _validated(merged, origins, problems)
-    problems += _wrong_kafka_properties(merged, origins)
+    settings = _validated(_merge(layers), origins, problems)
     if settings is None or problems:
         raise SettingsError(problems)
     settings.remember(origins)
@@ -212,15 +209,6 @@ def _merge(layers: Sequence[Layer]) -> dict[str, Any]:
             return tuple(InitSettingsSource(cls, layer.values) for layer in reversed(layers))
 
     return Merged().model_extra or {}
-
-
-def _wrong_kafka_properties(merged: Mapping[str, Any], origins: Mapping[Place, str]) -> Iterator[str]:
-    source = merged.get("source")
-    properties = source.get("kafka") if isinstance(source, dict) else None
-    if isinstance(properties, dict):
-        texts = {name: value for name, value in properties.items() if isinstance(value, str)}
-        for name, wrong in wrong_properties(texts):
-            yield f"{wrong} ({origins['source', 'kafka', name]})"
 
 
 def _validated(merged: dict[str, Any], origins: Mapping[Place, str], problems: list[str]) -> Settings | None:

@@ -182,34 +182,3 @@ def _given(place: Place, value: object) -> str:
     name = shown_place(place)
     is_shown = not is_secret(name) and not name.endswith("url") and isinstance(value, str | int | float)
     return f" (given: {value!r})" if is_shown and not set("@:") & set(str(value)) else ""
-
-
-_NO_PROPERTY: Final = "none"
-"""A name that the client does not know: it ends with it before a client is made, when all others are good."""
-
-
-def wrong_properties(properties: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Yields the name of each property that the client does not take, with what is wrong."""
-    for name, value in properties.items():
-        reason = _refusal(name, _NO_PROPERTY if is_secret(name) else value)
-        if f'No such configuration property: "{name}"' in reason:
-            yield name, f"unknown setting {_shown(name)}; librdkafka's CONFIGURATION.md lists them all"
-        elif f'No such configuration property: "{_NO_PROPERTY}"' not in reason:
-            yield name, f"{_shown(name)} is wrong: {reason}"
-
-
-def _shown(name: str) -> str:
-    return shown_place(("source", "kafka", name))
-
-
-def _refusal(name: str, value: str) -> str:
-    """Returns what the client does not take: this property, or else the one that it does not know."""
-    from confluent_kafka import Consumer, KafkaException  # late: only those who set properties need it
-
-    try:
-        Consumer({"group.id": "none", name: value, _NO_PROPERTY: ""})
-    except KafkaException as error:
-        return str(error.args[0].str()).strip()
-    except (TypeError, ValueError, AttributeError):
-        return "it is a function, not a text"
-    raise AssertionError("the Kafka client takes a property that it does not know")

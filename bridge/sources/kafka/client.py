@@ -140,7 +140,7 @@ def client(make: Callable[[dict[str, Any]], _Client], configuration: dict[str, A
     """Makes a client of librdkafka; UsageError for a property or a value that it does not accept."""
     try:
         return make(configuration)
-    except (KafkaException, TypeError, ValueError) as error:
+    except (KafkaException, TypeError, ValueError, AttributeError) as error:
         reason = error.args[0].str() if isinstance(error, KafkaException) else error
         raise UsageError(
             f"the Kafka client does not accept its settings: {reason}",
