@@ -120,7 +120,7 @@ class Applier:
         self._gate = config.gate or Gate()
         self._interrupted = threading.Event()
         self._held = ""
-        self._has_read = False
+        self._has_read, self._bad_since = False, 0.0
         self.has_taken = threading.Event()
         """Set while the micro-batch that was given last is being applied."""
         self.order, self.counts = order, counts
@@ -187,8 +187,10 @@ class Applier:
                 if not self.order.put_back(error):
                     raise
                 self._catalog = {}
-        if self.order.is_stuck:
-            raise self._stopped_by(self.order.next_bad())
+        bad = self.order.next_bad()
+        self._bad_since = (self._bad_since or self._clock()) if bad else 0.0
+        if bad and self._clock() - self._bad_since > BAD_MESSAGE_GRACE_SECONDS:
+            raise self._stopped_by(bad)
         handover = self.order.handover()
         if handover is not None:
             advance, reason = handover
@@ -208,9 +210,6 @@ class Applier:
         """Applies what has become due by time.  Call it regularly while no micro-batch comes."""
         self.order.tick()
         self.advance()
-        bad = self.order.next_bad()
-        if bad and self._clock() - self.order.bad_since > BAD_MESSAGE_GRACE_SECONDS:
-            raise self._stopped_by(bad)
 
     def finish(self) -> None:
         """Applies and records everything that is due at the end of the input; raises as `take` does."""

@@ -140,16 +140,8 @@ class Order(Protocol):
     def doubt(self) -> str:
         """What else may be the cause where the target refuses something; "" for nothing."""
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether everything complete before a bad message is in the target, and nothing after it can be applied."""
-
     def next_bad(self) -> Sequence[BadMessage]:
         """Returns the bad messages that stop the bridge; empty unless one of them comes next."""
-
-    @property
-    def bad_since(self) -> float:
-        """The time of the clock at which the first of them was read."""
 
     def handover(self) -> tuple[Advance, str] | None:
         """Tells how progress records that the other order takes over, and why it has to; None if it has not.  Called

@@ -97,11 +97,6 @@ class Frontier:
         )
 
     @property
-    def frozen_at(self) -> int | None:
-        """The lowest boundary of a frozen partition: nothing at or above it can become complete."""
-        return min((state.boundary for state in list(self._partitions.values()) if state.frozen_by), default=None)
-
-    @property
     def silence(self) -> float:
         """Seconds since the last boundary of any partition, or since the start."""
         return min((self._clock() - state.seen_at for state in list(self._partitions.values())), default=0.0)

@@ -145,7 +145,6 @@ class BoundaryOrder:
         self._bad: list[BadMessage] = []
         self._waits_since: float | None = None
         self._leaving_because, self._ended = "", False
-        self.bad_since = 0.0
         self.applied_ts = progress.applied_ts
 
     # --- taking micro-batches
@@ -174,7 +173,6 @@ class BoundaryOrder:
         for partition, ts in boundaries_before(control.boundaries, stopping).items():
             self._frontier.observe(partition, ts)
         for bad in stopping:
-            self.bad_since = self.bad_since or self._clock()
             self._frontier.freeze(bad.entry.position)
             self._bad.append(bad)
         changes = tuple(c for c in control.changes if c.commit_ts >= self._lowest_ts(c))
@@ -284,11 +282,6 @@ class BoundaryOrder:
         rows = RowChanges.joined([*(one.rows for one in self._backlog.batches), batch.rows], low, high)
         return rows if high > low and not self._backlog.changes(low, high) and rows.is_here else None
 
-    @property
-    def is_stuck(self) -> bool:
-        """Whether everything before a bad message is complete."""
-        return bool(self.next_bad()) and self._complete_ts == self._frontier.frozen_at
-
     def next_bad(self) -> Sequence[BadMessage]:
         """Returns the bad messages that were read, unless `until` is reached."""
         return self._bad if self._until is None or self.applied_ts < self._until else ()
@@ -300,7 +293,7 @@ class BoundaryOrder:
         Everything below the applied ts is in the target then; the rest is read again.
         """
         reason = self._leaving_because or self._lack_of_boundaries()
-        if not reason:
+        if not reason or self.next_bad():
             return None
         rest = self._backlog.restart_positions(self.applied_ts)
         floors = {where: start._replace(floor=self.applied_ts, seen=self.applied_ts) for where, start in rest.items()}

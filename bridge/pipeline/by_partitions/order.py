@@ -58,8 +58,6 @@ class PartitionOrder:
 
     by_partition: ClassVar[bool] = True
     takes_rows: ClassVar[bool] = False
-    is_stuck: ClassVar[bool] = False
-    """A bad message stops only its own partition."""
 
     def __init__(
         self, progress: Progress, starts: Starts, changes_between: ChangesBetween, config: ApplierConfig, counts: Counts
@@ -83,7 +81,6 @@ class PartitionOrder:
         self._settling_since: float | None = None
         self._no_settling_before = 0.0 if config.settles else math.inf
         self._ended = False
-        self.bad_since = 0.0
         self.applied_ts = progress.applied_ts
 
     # --- taking micro-batches
@@ -155,7 +152,6 @@ class PartitionOrder:
             yield from self._steps()
         self._read_ts = self._backlog.last_time
         self._bad = self._backlog.bad()
-        self.bad_since = (self.bad_since or self._clock()) if self._bad else 0.0
         self._waiting = self._current_reason()
         if self._positions_moved() and self._clock() - self._written_at >= POSITIONS_SECONDS:
             yield Due(Segment(self.applied_ts, self.applied_ts), None)

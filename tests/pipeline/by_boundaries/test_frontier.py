@@ -43,7 +43,6 @@ def test_resolved_is_never_beyond_any_boundary(observations: list[tuple[int, int
         else:
             frontier.admit(("cdc", partition))
         assert frontier.resolved_ts == min(highest.values())
-        assert frontier.frozen_at == min((highest[p] for p in frozen), default=None)
         assert {p: frontier.boundary(("cdc", p)) for p in highest} == highest
 
 
@@ -60,7 +59,7 @@ def test_begins_at_the_recorded_boundaries() -> None:
 def test_without_partitions_nothing_is_resolved() -> None:
     """No partition, no moment that is complete."""
     frontier = Frontier([], at_zero)
-    assert (frontier.resolved_ts, frontier.frozen_at) == (0, None)
+    assert frontier.resolved_ts == 0
     assert frontier.waiting_for() == "the source has no partitions"
 
 
