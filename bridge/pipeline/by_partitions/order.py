@@ -306,7 +306,7 @@ class PartitionOrder:
 
     def _current_reason(self) -> str:
         if self._bad:
-            return f"a bad message at {self._bad[0].entry.position} stops its partition"
+            return f"a bad message at {self._bad[0].entry.position} stops all partitions"
         change, held_by = self._backlog.waiting_change, self._backlog.held_by()
         if change is not None and held_by:
             names = ", ".join(f"{topic}/{partition}" for topic, partition in held_by[:5])

@@ -140,6 +140,9 @@ class PartitionBacklog:
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
+        self._stopped: dict[PartitionId, Stop] = {}
+        """The first bad message of each partition, unless a schema change, or what is behind `until`, comes before.
+        Behind it may be a schema change of whatever time, so that no other partition goes on."""
         self._next_ts = applied_ts
         self._barrier: _Barrier | None = None
         self._taken: _Taken | None = None
@@ -160,7 +163,7 @@ class PartitionBacklog:
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)
             self._check_keys(where[0], kept)
-            places = self._queues[where].note(mine, kept)
+            places = self._queues[where].note(mine)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
             if self._queues[where].append(kept, now, places):
                 self._counted_as_passed.discard(where)
@@ -257,7 +260,8 @@ class PartitionBacklog:
         """Takes what is applied next, in one transaction, out of the queues; None when nothing may be applied now.
         most: about how much the transaction may hold."""
         self._find_barrier(judge)
-        rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in sorted(self._queues.items())]
+        going = ((w, q) for w, q in sorted(self._queues.items()) if self._stopped.keys() <= {w})
+        rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in going]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: (queue.applied, queue.shown) for where, queue in self._queues.items()}
         counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), {}, {})
@@ -309,18 +313,9 @@ class PartitionBacklog:
         unread = [self._queues[slow] for slow in self._unread]
         anew = self._began_anew
         bounds: list[Bound] = [replace(Moment.at(one.seen, one.places.values()), began_anew=anew) for one in unread]
-        for other, queue in self._queues.items():
-            bounds += self._bounds_behind_bad(other, queue) if other != where else ()
         if self._barrier is not None and self._barrier.where != where:
             bounds += self._barrier.bounds(anew)
         return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
-
-    def _bounds_behind_bad(self, where: PartitionId, queue: PartitionQueue) -> list[Bound]:
-        """Gives what rows of other partitions may not pass: a schema change behind a bad message, or a bad one."""
-        bounds: list[Bound] = [] if queue.unreadable is None else [queue.unreadable]
-        for hidden in queue.bad_and_hidden()[1:]:
-            bounds += [replace(hidden.moment, began_anew=self._began_anew), *self._all_unclear(where, hidden)]
-        return bounds
 
     @property
     def _began_anew(self) -> tuple[tuple[int, int], ...]:
@@ -336,11 +331,9 @@ class PartitionBacklog:
         run."""
         limit = [Moment.at(self._hard_bound)]
         while True:
-            found = [
-                (where, stop)
-                for where, queue in sorted(self._queues.items())
-                if (stop := queue.first_stop(limit)) and not stop.is_bad and stop.moment.ts <= self._hard_bound
-            ]
+            stops = [(w, stop) for w, queue in sorted(self._queues.items()) if (stop := queue.first_stop(limit))]
+            self._stopped = {where: stop for where, stop in stops if stop.is_bad}
+            found = [(w, stop) for w, stop in stops if not stop.is_bad and stop.moment.ts <= self._hard_bound]
             if not found:
                 self._barrier = None
                 return
@@ -470,14 +463,8 @@ class PartitionBacklog:
         self._unread.clear()
 
     def bad(self) -> list[BadMessage]:
-        """Returns the bad messages that come next; without one, those that hold rows back.  Ask when nothing is due."""
-        queues = sorted(self._queues.items())
-        events = [head.event for _, queue in queues if (head := queue.head) is not None and head.is_bad]
-        rows = [] if events else [one for _, one in queues if not one.begins_behind([Moment.at(self._hard_bound)])]
-        for where, queue in queues if rows else ():
-            bounds = self._bounds_behind_bad(where, queue)
-            if bounds and any(one.begins_behind(bounds) for one in rows if one is not queue):
-                events += [stop.event for stop in queue.bad_and_hidden()[:1]]
+        """Returns the bad messages that come first in their partitions.  Ask when nothing is due."""
+        events = [stop.event for stop in self._stopped.values()]
         return list(control_events(pa.Table.from_pylist(events, EVENT_SCHEMA)).bad)
 
     @property

@@ -6,14 +6,14 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import dropwhile, islice
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.events import EVENT_SCHEMA, Code, Kind, Position
+from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
@@ -91,8 +91,8 @@ class _Run:
     def __init__(self, chunk: TableChunk, arrived: float) -> None:
         self.chunk, self.arrived, table = chunk, arrived, chunk.table
         self.times: Longs = table["commit_ts"].to_numpy()
-        self.offsets, kinds = table["offset"].to_numpy(), table["kind"].to_numpy()
-        self.stops, self.has_bad = np.flatnonzero(kinds > Kind.DELETE), bool((kinds == Kind.BAD).any())
+        self.offsets = table["offset"].to_numpy()
+        self.stops = np.flatnonzero(table["kind"].to_numpy() > Kind.DELETE)
 
     def __len__(self) -> int:
         return len(self.times)
@@ -164,8 +164,6 @@ class PartitionQueue:
     applied: the last row in the target that named its place.
     began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
     when it did not.
-    unreadable: what is known of when the first schema change came that cannot be read: the event before it.  None when
-    there is none.  Rows of its second whose places are not compared with it, as of another server, may be behind it.
     """
 
     def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW, shown: int = 0) -> None:
@@ -175,21 +173,13 @@ class PartitionQueue:
         self.applied = applied
         self.began_anew: tuple[int, int] | None = None
         self._highest = coordinates_of(applied.place) if applied.place else {}
-        self.unreadable: Moment | None = None
         self._runs: deque[_Run] = deque()
         self._count = 0
 
-    def note(self, events: pa.Table, kept: pa.Table) -> Places:
-        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places.  kept: those of
-        them that are appended; a schema change that cannot be read and is not among them holds nothing back."""
+    def note(self, events: pa.Table) -> Places:
+        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places."""
         self.begins_snapshot = False
-        if self.unreadable is None and (at := _first_unreadable(kept)) is not None:
-            self._note_times(kept.slice(0, at))
-            self.unreadable = Moment(self.seen, self.seen - bool(self.places), tuple(self.places.values()))
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
-        return self._note_times(events)
-
-    def _note_times(self, events: pa.Table) -> Places:
         places = Places.of(events["place"])
         if places.numbers:
             seen = max(self.seen, self.shown)
@@ -274,19 +264,10 @@ class PartitionQueue:
 
     def schema_changes(self) -> Iterator[Stop]:
         """Gives all schema changes in the queue."""
-        return (stop for stop in self._stops() if not stop.is_bad)
-
-    def bad_and_hidden(self) -> list[Stop]:
-        """Gives the first bad message and the first schema change behind it, as far as there are such."""
-        stops = self._stops() if any(run.has_bad for run in self._runs) else ()
-        behind = [*dropwhile(lambda stop: not stop.is_bad, stops)]
-        return [*behind[:1], *islice((stop for stop in behind if not stop.is_bad), 1)]
-
-    def _stops(self) -> Iterator[Stop]:
         before = 0
         for run in self._runs:
-            for at in run.stops.tolist():
-                yield self._stop(run, at, before + at)
+            stops = (self._stop(run, at, before + at) for at in run.stops.tolist())
+            yield from (stop for stop in stops if not stop.is_bad)
             before += len(run)
 
     def begins_behind(self, bounds: Sequence[Bound]) -> bool:
@@ -354,10 +335,3 @@ class PartitionQueue:
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
         return Stop(index, run.table.slice(at, 1).to_pylist()[0], run.arrived)
-
-
-def _first_unreadable(events: pa.Table) -> int | None:
-    """Finds the first schema change that cannot be read."""
-    is_bad = events["kind"].to_numpy() == int(Kind.BAD)
-    at = np.flatnonzero(is_bad & pc.fill_null(pc.equal(events["columns"], Code.SCHEMA_CHANGE.value), False).to_numpy())
-    return int(at[0]) if len(at) else None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from bridge.events import NO_PRIMARY_KEY, Code, RowChange, Undecodable
+from bridge.events import NO_PRIMARY_KEY, RowChange
 from bridge.model import PartitionStart, SchemaChange, TableName
 from bridge.pipeline.applier_config import TRANSACTION
 from bridge.pipeline.by_partitions.row_schemas import UnclearRows
@@ -81,21 +81,6 @@ def test_the_sending_tells_on_which_side_a_row_is(beside: Change, end: str) -> N
 
 def _without_place(event: Change, **fields: Any) -> Change:
     return event._replace(place=None, **fields)
-
-
-@pytest.mark.parametrize("has_place", [False, True])
-@pytest.mark.parametrize("beside", [row(2_000, 500, 9), row(0, 0, 7)], ids=["behind", "unclear"])
-def test_a_schema_change_behind_a_bad_message_holds_other_partitions_back(beside: Change, has_place: bool) -> None:
-    """It runs once the message is mended or left out; rows behind it would be in the target before it."""
-    held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)})
-    events = [change("TRUNCATE TABLE t"), row(-1_000, -9, 3), beside]
-    made, first, second = events if has_place else map(_without_place, events)
-    bad = Undecodable(Code.MALFORMED, "it is no JSON", message_value="")
-    placed = [(0, 0, bad), (0, 1, made), (1, 0, first), (1, 1, second)]
-    held.take_in(events_table(placed), {(TOPIC, 0): 2, (TOPIC, 1): 2}, 0.0)
-    held.end()
-    steps = list(iter(lambda: held.next_step(run_it, TRANSACTION), None))
-    assert [(step.rows.num_rows, step.changes) for step in steps] == [(1, ())]
 
 
 @pytest.mark.parametrize(
