@@ -115,8 +115,8 @@ class CountingRows:
             return shown[merged.partitions]
 
         def told() -> Longs:
-            both = zip(rows, copies, strict=True)
-            return merged.in_order([told_by_place(mine, self._queues[where], found) for (where, mine), found in both])
+            both = zip(rows, zip(copies, gone, strict=True), strict=True)
+            return merged.in_order([told_by_place(mine, self._queues[where], *of) for (where, mine), of in both])
 
         is_gone: Bools = merged.in_order(gone)
         for found in (overtaken, self._repeated_rows.among(merged.table, merged.message_ts, seen, told)):

@@ -91,17 +91,19 @@ def _go_on(rows: Rows, applied: AppliedRow) -> bool:
 UNTOLD: Final = -1
 """A row of which its place does not tell whether it comes for the first time."""
 SENT_AGAIN: Final = -2
+MAY_UNDO: Final = -4
+"""One that is applied all the same, as it follows one of another server that may have been sent again."""
 OF_THE_LAST: Final = -3
 """A row of the very last transaction in the target, of which as many are there: it is sent again if a schema change
 that ran is behind it."""
 
 
-def told_by_place(rows: Rows, queue: PartitionQueue, copies: Bools) -> Longs:
+def told_by_place(rows: Rows, queue: PartitionQueue, copies: Bools, gone: Bools) -> Longs:
     """Tells of each row of a partition whether it comes for the first time, by its place: gives 0 where it does, or the
-    time (TSO) of the last row where the binlog is known to have begun anew (RESET MASTER); else SENT_AGAIN, OF_THE_LAST
-    or UNTOLD.
+    time (TSO) of the last row where the binlog is known to have begun anew (RESET MASTER); else SENT_AGAIN, MAY_UNDO,
+    OF_THE_LAST or UNTOLD.
 
-    queue: what was taken out before.  copies: which of them `followed` found.
+    queue: what was taken out before.  copies, gone: which of them `followed` found, and which it leaves out.
     """
     applied, since = queue.applied, queue.applied.ts if queue.began_anew else 0
     told = np.full(len(rows.times), UNTOLD if queue.shown else 0)
@@ -112,7 +114,7 @@ def told_by_place(rows: Rows, queue: PartitionQueue, copies: Bools) -> Longs:
         is_more = np.where(index > 0, index, np.cumsum(is_same)) > applied.rows
         told[is_same & ~is_more] = OF_THE_LAST
         told[behind | (is_same & is_more & (applied.rows > 0))] = since
-    told[copies] = SENT_AGAIN
+    told[copies] = np.where(gone, SENT_AGAIN, MAY_UNDO)[copies]
     return told
 
 
@@ -282,7 +284,9 @@ class RepeatedRows:
                 if takes and first.any():
                     at = int(numbers[first.argmax()])
                     topic, partition, offset = (rows[column][at].as_py() for column in _POSITION)
-                    raise before_change(topic, partition, offset, change.text)
+                    raise (unclear_copy if told[at] == MAY_UNDO else before_change)(
+                        topic, partition, offset, change.text
+                    )
                 if older.any():
                     self._tell(name, change)
                 found[numbers] |= older
@@ -347,6 +351,16 @@ def before_change(topic: str, partition: int, offset: int, text: str = "") -> So
     )
 
 
+def unclear_copy(topic: str, partition: int, offset: int, text: str) -> SourceError:
+    """The error of a row that was sent again behind a failover, from before or behind a schema change of its second."""
+    return SourceError(
+        "nothing tells whether this row, which was sent again behind a failover of the upstream, is from before a"
+        f" schema change of its second that has run already ({text[:200]})",
+        where=f"{topic}/{partition}/{offset}",
+        fix="begin again behind a new snapshot with a pipeline of another --name; GTIDs upstream tell it",
+    )
+
+
 _TAKES_NOTHING: Final = frozenset({ChangeClass.ADD_COLUMN, ChangeClass.ADD_INDEX, ChangeClass.NOTHING})
 
 
@@ -358,7 +372,7 @@ def _may_take(change: SchemaChange) -> bool:
 
 def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: SchemaChange) -> tuple[Bools, Bools]:
     """Tells which rows are sent again from before a schema change that ran; and which are from before it, and come for
-    the first time.
+    the first time, or of which nothing tells on which side they are.
 
     rows: with `by_time` and `place` of EVENT_SCHEMA.  times: their commit ts or event times (TSO).
     seen: for each row, the highest time that its partition had shown before the schema change; what is later is no
@@ -380,8 +394,9 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: Sch
     shown = np.where(by_time, seen >> TSO_LOGICAL_BITS, seen)
     mine = np.where(by_time, latest_beside(millis, shown), times)
     is_first = np.where(by_place & (told >= 0), is_clear | (told <= change.commit_ts), is_clear & (mine > shown))
-    is_again = (told == SENT_AGAIN) | (by_place & (told == OF_THE_LAST))
-    is_first &= older & ~is_again
+    is_again = (told == SENT_AGAIN) | (told == MAY_UNDO) | (by_place & (told == OF_THE_LAST))
+    is_unclear = (told == MAY_UNDO) & ~is_clear & ~by_place
+    is_first = older & np.where(is_again, is_unclear, is_first)
     takes = _may_take(change)
     was_shown = np.where(is_clear | (by_place & takes), mine <= shown, (mine < shown) & takes)
     found: Bools = older & ~is_first & (is_again | was_shown)

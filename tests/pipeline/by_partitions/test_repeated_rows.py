@@ -13,7 +13,15 @@ from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
-from bridge.pipeline.by_partitions.repeated_rows import UNTOLD, RepeatedRows, are_of_other_server, followed
+from bridge.pipeline.by_partitions.repeated_rows import (
+    MAY_UNDO,
+    SENT_AGAIN,
+    UNTOLD,
+    RepeatedRows,
+    are_of_other_server,
+    followed,
+    is_older,
+)
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
@@ -195,3 +203,25 @@ def test_rows_dated_later_that_stand_before_a_schema_change(text: str, is_repeat
     rows = in_one_partition([row_change(LATE, "t", ["id"], ["id"], after=[1])._replace(by_time=True, place=at(20))])
     found = repeated.among(rows, np.array([LATE]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
     assert (found is not None and bool(found.all())) == is_repeated
+
+
+@pytest.mark.parametrize(
+    ("told", "text", "ms", "is_left_out", "is_unclear"),
+    [
+        (SENT_AGAIN, "TRUNCATE TABLE k", 9_000, True, False),
+        (MAY_UNDO, "TRUNCATE TABLE k", 9_000, False, True),
+        (MAY_UNDO, "ALTER TABLE k ADD c INT", 9_000, False, True),
+        (MAY_UNDO, "TRUNCATE TABLE k", 8_000, True, False),
+        (MAY_UNDO, "TRUNCATE TABLE k", 10_000, False, False),
+    ],
+)
+def test_a_copy_that_may_undo_another_is_not_left_out_alone(
+    told: int, text: str, ms: int, is_left_out: bool, is_unclear: bool
+) -> None:
+    """A row of a former server that came again is applied, and so is what follows it: what the server that follows it
+    wrote in the second of a schema change may be on either side."""
+    rows = rows_of([(ms, at(20, server=2))], "id")
+    change = SchemaChange(ms_tso(9_000), "shop", "k", text, "t/0/0", at(10))
+    shown = np.array([ms_tso(9_000)])
+    older, first = is_older(rows.table, rows.times, shown, np.array([told]), change)
+    assert (older.tolist(), first.tolist()) == ([is_left_out], [is_unclear])
