@@ -234,16 +234,17 @@ class Moment:
             earlier = np.where(is_comparable & (millis <= ms), ~behind, earlier)
         return earlier
 
-    def shows_before(self, ts: int, place: str) -> bool:
+    def shows_before(self, ts: int, place: str, latest: int = 0) -> bool:
         """Tells whether the moment's place shows that it comes before an event with a time (TSO) and a place: in one
-        binlog; or that it may, by its time in those of two servers that one reader went through."""
+        binlog; or that it may, by its time in those of two servers that one reader went through.  latest: the highest
+        time beside that event."""
         if not self.places:
             return False
         times = np.array([ts])
         is_comparable, behind = Places.of(pa.array([place])).compared(self.places[-1], times < self.ts)
         if (is_comparable & self._are_of_one_binlog(times))[0]:
             return bool((behind & (_are_by_place(self.ts, times) | (times > self.last)))[0])
-        return ts >= self.ts and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
+        return max(ts, latest) >= self.ts and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
 
 
 def compared_by_sending(numbers: Longs, number: int) -> tuple[Bools, Bools]:

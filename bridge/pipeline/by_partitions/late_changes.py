@@ -55,10 +55,11 @@ _MEETS_LATER_ROWS: Final = "come before rows that are in the target already"
 class AppliedPlaces:
     """The last places of each table in the target, by partition, of what has come since the start.
 
-    started: the last row of each partition in the target at the start, of whichever table.
+    started: the last row of each partition in the target at the start, of whichever table, and the highest time (TSO)
+        that it had shown: what a former server wrote may have come again behind that.
     """
 
-    def __init__(self, started: Mapping[PartitionId, AppliedRow]) -> None:
+    def __init__(self, started: Mapping[PartitionId, tuple[AppliedRow, int]]) -> None:
         self._started = dict(started)
         self._last: dict[tuple[str, str], dict[PartitionId, AppliedRow]] = {}
 
@@ -99,7 +100,7 @@ class AppliedPlaces:
         moment: Moment,
         change: SchemaChange,
         names: Names | None,
-        applied: Mapping[PartitionId, AppliedRow],
+        applied: Mapping[PartitionId, tuple[AppliedRow, int]],
         unclear: UnclearRows | None = None,
     ) -> str:
         """Tells why a schema change came too late, "" for one that did not: rows that their places put behind it are in
@@ -107,7 +108,8 @@ class AppliedPlaces:
 
         where, moment: where it was read, and its moment.
         names: the tables whose rows it may touch, None where that may be any.
-        applied: the last row of each partition in the target, of whichever table.
+        applied: the last row of each partition in the target, of whichever table, and the highest time that it has
+            shown.
         unclear: the rows that may be on either side of it, which count as behind it; of a Canal without GTIDs nothing
             else tells that it is late.
         """
@@ -115,14 +117,14 @@ class AppliedPlaces:
         if not moment.places or (isinstance(known, Classified) and known.classes in _ONLY_MAKING):
             return ""
         rows = list((applied if names is None else self._started).items())
-        rows += [one for name in names or () for one in self._last.get(name, {}).items()]
-        for (topic, partition), row in sorted(rows):
+        rows += [(one, (row, 0)) for name in names or () for one, row in self._last.get(name, {}).items()]
+        for (topic, partition), (row, latest) in sorted(rows):
             if (topic, partition) == where or not row.place:
                 continue
             if moment.is_by_sending:
                 is_late = unclear is not None and unclear.may_hold(topic, row.ts, row.place)
             else:
-                is_late = moment.shows_before(row.ts, row.place)
+                is_late = moment.shows_before(row.ts, row.place, latest)
             if is_late:
                 return _LATE.format(f"{topic}/{partition}", shown(row.place), shown(moment.places[0]))
         return ""

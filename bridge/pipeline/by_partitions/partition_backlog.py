@@ -136,7 +136,7 @@ class PartitionBacklog:
         self._bound = _NO_BOUND if config.until is None else config.until - 1
         self._on_bad_message, self._repeated_rows = config.on_bad_message, repeated_rows
         self._counting = CountingRows(self._queues, repeated_rows)
-        self._places = AppliedPlaces({where: queue.applied for where, queue in self._queues.items()})
+        self._places = AppliedPlaces(self._applied)
         self._quarantined: list[Entry] = []
         self._settling: int | None = None
         self._unread: set[PartitionId] = set()
@@ -345,14 +345,17 @@ class PartitionBacklog:
             change = judge(stop.schema_change, bool(stop.event["by_time"]))
             if change is not None:
                 moment = replace(stop.moment, began_anew=self._began_anew)
-                applied = {other: queue.applied for other, queue in self._queues.items()}
-                tables = self._repeated_rows.tables_of(change)
-                late = self._places.lateness(where, moment, change, tables, applied, self._unclear_rows(where, stop))
+                tables, unclear = self._repeated_rows.tables_of(change), self._unclear_rows(where, stop)
+                late = self._places.lateness(where, moment, change, tables, self._applied, unclear)
                 change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
                 self._barrier = _Barrier(where, stop, change, stop.moment, columns, all_unclear)
                 return
             self._queues[where].drop(stop)
+
+    @property
+    def _applied(self) -> dict[PartitionId, tuple[AppliedRow, int]]:
+        return {where: (queue.applied, queue.shown) for where, queue in self._queues.items()}
 
     def _columns_tell(self, where: PartitionId, stop: Stop) -> ColumnsTell | None:
         """Gives what columns tell of a schema change."""

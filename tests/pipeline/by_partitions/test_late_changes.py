@@ -30,7 +30,7 @@ def moment(position: int) -> Moment:
 
 def noted(*rows: tuple[int, str, int | None]) -> AppliedPlaces:
     """What has seen rows, each with its partition, its table and its position."""
-    found = AppliedPlaces({ONE: NO_ROW, TWO: NO_ROW})
+    found = AppliedPlaces({ONE: (NO_ROW, 0), TWO: (NO_ROW, 0)})
     events = [
         (
             partition,
@@ -46,7 +46,7 @@ def noted(*rows: tuple[int, str, int | None]) -> AppliedPlaces:
 def is_late(places: AppliedPlaces, names: set[tuple[str, str]] | None, text: str = "TRUNCATE TABLE t") -> bool:
     """Whether a schema change of these tables at 200 comes too late, behind rows at 300 of some table."""
     change = SchemaChange(TS, "m", "", text, "cdc/0/5", place(200))
-    applied = {ONE: AppliedRow(TS, place(300)), TWO: NO_ROW}
+    applied = {ONE: (AppliedRow(TS, place(300)), TS), TWO: (NO_ROW, 0)}
     return bool(places.lateness(CHANGES, moment(200), change, names, applied))
 
 
@@ -100,9 +100,17 @@ def test_times_in_milliseconds() -> None:
 
 def test_rows_of_before_the_start() -> None:
     """Nothing tells of which table they were."""
-    places = AppliedPlaces({ONE: AppliedRow(TS, place(300)), TWO: NO_ROW})
+    places = AppliedPlaces({ONE: (AppliedRow(TS, place(300)), TS), TWO: (NO_ROW, 0)})
     assert is_late(places, {T})
     assert not is_late(places, {T}, "CREATE TABLE t (id INT)")
+
+
+@pytest.mark.parametrize(("later", "expected"), [(1, True), (0, True), (-1, False)])
+def test_rows_of_a_former_server_that_came_again(later: int, *, expected: bool) -> None:
+    """Behind them nothing tells of the rows of another server that came before them but the time that these had."""
+    again = AppliedRow(TS - ms_tso(5000), place_in_binlog("up", "binlog.000001", 900, 7) or "")
+    places = AppliedPlaces({ONE: (again, TS + later * ms_tso(1000)), TWO: (NO_ROW, 0)})
+    assert is_late(places, {T}) == expected
 
 
 ADD, TRUNCATE, CREATE = "ALTER TABLE t ADD c INT", "TRUNCATE TABLE t", "CREATE TABLE t (id INT)"
