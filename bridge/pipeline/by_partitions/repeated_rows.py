@@ -188,13 +188,15 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
 
 def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
     """Tells which rows another server wrote than the last one in the target, or has in its own binlog with that one's
-    id, as GTIDs show; of those that their partition may have shown.  seen: as in `followed`."""
+    id, as GTIDs show; of those that their partition may have shown.  Behind a row that is surely new its server is the
+    last one.  seen: as in `followed`."""
     marks, places = coordinates_of(applied.place) if applied.place else {}, Places.of(rows.table["place"])
     gtids, files = _sides(places, marks, GTID), _sides(places, marks, FILE)
     found: Bools = (gtids * files == -1) | (gtids == 0) & (_sides(places, marks, FILE, POSITION_BITS) > 0)
     readers = {name.partition("/")[0] for name in marks if name.startswith(FILE) and not is_of_snapshot(name)}
     for name, numbers in places.numbers.items():
-        found |= (numbers >= 0) & (name not in marks) & (name.partition("/")[0] in readers)
+        is_its, is_last = numbers >= 0, np.logical_or.accumulate((numbers >= 0) & (rows.times > seen))
+        found |= is_its & ~is_last & (name not in marks) & (name.partition("/")[0] in readers)
     found &= rows.times <= seen
     return found
 

@@ -91,6 +91,17 @@ def test_rows_of_a_former_server_are_applied_again_with_what_follows_them(ms: in
         assert are_of_other_server(rows, last, seen).tolist() == [ms <= 9_000, False, False]
 
 
+def test_behind_a_failover_the_next_server_is_the_last_one() -> None:
+    """From its first row on: others of that second are no rows of a former server, so that copies of its own are left
+    out."""
+    rows = rows_of([(10_000, at(20, server=2)), (10_000, at(30, server=2)), (10_000, at(20, server=2))], "id")
+    seen = np.array([ms_tso(ms) for ms in (9_000, 10_000, 10_000)])
+    last = AppliedRow(ms_tso(9_000), at(30), 1)
+    assert not are_of_other_server(rows, last, seen).any()
+    found, gone, _ = followed(rows, last, lambda: seen)
+    assert (found.tolist(), gone.tolist()) == ([False, False, True], [False, False, True])
+
+
 def test_what_follows_a_snapshot_is_of_no_other_server() -> None:
     """A snapshot's rows name none; the first rows behind it may be of its last second."""
     rows, seen = rows_of([(9_000, at(20))], NO_PRIMARY_KEY), np.full(1, ms_tso(9_000))
