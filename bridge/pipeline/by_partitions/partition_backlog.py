@@ -378,10 +378,12 @@ class PartitionBacklog:
         return UnclearRows.of(change, tables, is_repeated=is_repeated, is_undone=is_undone)
 
     def _all_unclear(self, where: PartitionId, stop: Stop) -> Iterator[UnclearRows]:
-        """Gives its unclear rows, and those of the next ones of its partition and second where no place orders them."""
+        """Gives its unclear rows, and those of the next ones of its partition and second: where no place orders them,
+        or, behind a failover, not those of another server."""
         for one in (stop, *islice(self._changes_behind(where, stop), _MOST_BESIDE)):
-            is_beside = one is stop or (not one.event["place"] and one.moment.ts <= stop.moment.last)
-            if is_beside and (unclear := self._unclear_rows(where, one)):
+            of_its_second = replace(one, event={**one.event, "commit_ts": stop.event["commit_ts"]})
+            beside = of_its_second if one.event["place"] else one
+            if one.moment.ts <= stop.moment.last and (unclear := self._unclear_rows(where, beside)):
                 yield unclear
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:

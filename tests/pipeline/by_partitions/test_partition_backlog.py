@@ -210,6 +210,17 @@ def test_rows_of_another_server_in_its_second(text: str, server: int, reader: st
     assert first.rows.num_rows == (0 if is_held or server == 1 else 1)
 
 
+@pytest.mark.parametrize(("ms", "rows"), [(8000, 0), (9000, 0), (11_000, 1)])
+def test_rows_of_another_server_wait_for_the_next_schema_change_of_a_second(ms: int, rows: int) -> None:
+    """A statement of another table, behind which one stands that takes these rows away; it is dated by its start."""
+    held = prefixes(2)
+    first, second = at(change(9000, "ALTER TABLE v ADD COLUMN x INT"), 100), at(change(ms, "RENAME TABLE t TO u"), 200)
+    give(held, [(0, 0, first), (0, 1, second), (1, 0, at(row(9000), 900, server=2))])
+    held.end()
+    [step, *_] = [step for step in steps(held) if step.changes]
+    assert (step.rows.num_rows, step.changes[0].doubt) == (rows, "")
+
+
 def test_a_binlog_that_begins_anew_is_not_compared_with_the_one_before() -> None:
     """RESET MASTER: in one partition places go back while times go on, which nothing that is sent again does."""
     hour = 3_600_000
