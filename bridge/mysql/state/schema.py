@@ -16,8 +16,6 @@ from bridge.quoting import quote_name
 
 VERSION: Final = 4
 """The number of the form below."""
-_LOCK_SECONDS: Final = 60
-"""How long another bridge may take to make the tables."""
 
 _TABLES: Final = {
     "owner": """CREATE TABLE IF NOT EXISTS {schema}.owner (
@@ -95,21 +93,15 @@ def are_usable(session: Session, schema: str) -> bool:
 
 
 def make(session: Session, schema: str) -> None:
-    """Makes the tables that are missing.  Raises TargetError when another version has made them, and when they have no
-    transactions."""
+    """Makes the tables that are missing.  Several bridges may do so at once.  Raises TargetError when another version
+    has made them, and when they have no transactions."""
     session.execute(f"CREATE DATABASE IF NOT EXISTS {quote_name(schema)}")
     if not are_usable(session, schema):
-        lock = pipeline_lock(schema, "\0its tables")
-        if session.value("SELECT GET_LOCK(%s, %s)", (lock, _LOCK_SECONDS)) != 1:
-            raise TargetError(
-                "another bridge is making the bridge's own tables",
-                where=schema,
-                fix="see what it waits for with SHOW PROCESSLIST; then start again",
-            )
-        try:
-            _make(session, schema)
-        finally:
-            session.value("SELECT RELEASE_LOCK(%s)", (lock,))
+        for table, statement in _TABLES.items():
+            if table == "progress":
+                session.execute(f"REPLACE INTO {quote_name(schema, 'version')} VALUES (1, {VERSION})")
+            # Their keys may be too long for the server's default format (1709, 1071).
+            session.execute(f"{statement.format(schema=quote_name(schema))} ROW_FORMAT = DYNAMIC")
     refuse_without_transactions(session, schema)
 
 
@@ -132,16 +124,6 @@ def refuse_without_transactions(session: Session, schema: str) -> None:
             fix=f"on the target SET GLOBAL enforce_storage_engine = NULL where it is set, and in its settings; {alter};"
             " then start again, and if the bridge has written before, see with bridge verify what is missing",
         )
-
-
-def _make(session: Session, schema: str) -> None:
-    if are_usable(session, schema):
-        return  # another bridge made them while this one waited
-    for table, statement in _TABLES.items():
-        if table == "progress":
-            session.execute(f"REPLACE INTO {quote_name(schema, 'version')} VALUES (1, {VERSION})")
-        # Their keys may be too long for the server's default format (1709, 1071).
-        session.execute(f"{statement.format(schema=quote_name(schema))} ROW_FORMAT = DYNAMIC")
 
 
 def _refuse_other_form(session: Session, schema: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -209,6 +210,20 @@ def test_a_crash_anywhere_is_made_good_by_the_next_start(target: str) -> None:
             assert statements > 3
             return
     raise AssertionError("it never came to an end")
+
+
+def test_several_make_them_at_once(target: str) -> None:
+    """As when all pipelines of a target are started."""
+
+    def make(_: int) -> bool:
+        with admin(target) as session:
+            schema.make(session, SCHEMA)
+            return schema.are_usable(session, SCHEMA)
+
+    for _ in range(5):
+        sql(target, "DROP DATABASE IF EXISTS _bridge")
+        with ThreadPoolExecutor(6) as pool:
+            assert all(pool.map(make, range(6)))
 
 
 def made_until_crash(url: str, statements: int) -> bool:
