@@ -339,14 +339,6 @@ def latest_beside(millis: Longs, other: Longs | int) -> Longs:
     return np.where(is_wider, millis + _SECOND_MS - 1, millis)
 
 
-def last_ms(event_times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Gives the last millisecond that each event time (TSO) may mean: a whole second means all of it, since MySQL's
-    binlog has no other times.  So what may lie behind the beginning is applied, not dropped."""
-    times = pc.shift_right(event_times, TSO_LOGICAL_BITS)
-    seconds = pc.multiply(pc.divide(times, _SECOND_MS), _SECOND_MS)
-    return pc.if_else(pc.equal(times, seconds), pc.add(times, _SECOND_MS - 1), times)
-
-
 def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, str]:
     """Gives the last place of events (EVENT_SCHEMA, in the order of their partition) for each set of names that their
     places have, the newest last.  places: the events' places, where they have been read already."""

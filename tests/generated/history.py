@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, Final
 
-import pyarrow as pa
+import numpy as np
 
-from bridge.rows.moments import last_ms
+from bridge.rows.moments import latest_beside
 from bridge.tso import tso_ms
 from tests.generated.cases import Case
 from tests.generated.decisions import UNLIKE, DecidedTable
@@ -127,7 +127,7 @@ class History:
         if self._case.wire.has_commit_ts:
             return max(ts) < begin
         has_early_ddl = self._case.wire.has_places and any(step.ddl for step in rest)
-        return not has_early_ddl and max(last_ms(pa.chunked_array([ts])).to_pylist()) < tso_ms(begin)
+        return not has_early_ddl and latest_beside(np.array([*map(tso_ms, ts)]), 1).max() < tso_ms(begin)
 
     def leave_out(self) -> None:
         """The states that the target has where some of what the upstream did is left out."""

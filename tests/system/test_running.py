@@ -88,7 +88,7 @@ def bridge_at_work(mariadb: MariaDB, kafka: Kafka, tmp_path_factory: pytest.Temp
 def test_the_status_line_says_what_it_waits_for(bridge_at_work: Running) -> None:
     """Lag, rates, and which partition has had no boundary for how long; the time grows."""
     process = bridge_at_work.process
-    pattern = rf"waiting_for=.partition {SILENT} has had no boundary for (\d+) s"  # a hint may follow, later
+    pattern = rf"waiting_for=.partition {SILENT} has had no boundary for (\d+) s"
     process.wait_for(lambda: len(re.findall(pattern, process.log)) >= 4, "waiting")
     said = [line for line in process.lines if re.search(pattern, line)]
     for field in ("applied=", "source_lag_s=", "apply_lag_s=", "rows_per_s=", "backlog="):

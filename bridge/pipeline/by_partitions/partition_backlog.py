@@ -36,8 +36,8 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order, is_of_sending, last_ms
-from bridge.tso import tso_ms
+from bridge.rows.moments import Moment, in_order, is_of_sending, latest_beside
+from bridge.tso import TSO_LOGICAL_BITS, tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
 
@@ -242,11 +242,12 @@ class PartitionBacklog:
     def _begin(self, where: PartitionId) -> int:
         return max(self._start_ts, self._begins.get(where[0], 0))
 
-    def _is_fresh(self, where: PartitionId, events: pa.Table) -> pa.ChunkedArray:
-        is_change = pc.less_equal(events["kind"], int(Kind.SCHEMA_CHANGE))
-        below_begin = pc.less(last_ms(events["commit_ts"]), tso_ms(self._begin(where)))
-        below_floor = pc.less(events["commit_ts"], self.floor(where))
-        return pc.invert(pc.and_(is_change, pc.if_else(events["by_time"], below_begin, below_floor)))
+    def _is_fresh(self, where: PartitionId, events: pa.Table) -> pa.BooleanArray:
+        """Tells which events are not in the target.  What may lie behind the beginning is not, by event times."""
+        kinds, times, by_time = (events[name].to_numpy() for name in ("kind", "commit_ts", "by_time"))
+        below_begin = latest_beside(times >> TSO_LOGICAL_BITS, 1) < tso_ms(self._begin(where))
+        is_below = np.where(by_time, below_begin, times < self.floor(where))
+        return pa.array(~((kinds <= Kind.SCHEMA_CHANGE) & is_below))
 
     def spill(self) -> None:
         """Moves waiting rows to the disk if they exceed `most`.  Call it when a micro-batch has been applied."""

@@ -35,8 +35,7 @@ class Place(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Place:
         """Reads what `text` wrote."""
-        server, number, last, id_, *rest = text.split("\n")
-        transactions, changes, before = rest or ("", "", "")
+        server, number, last, id_, transactions, changes, before = text.split("\n")
         of_rows, of_changes = (tuple(filter(None, one.split("\t"))) for one in (transactions, changes))
         return cls(server, int(number), int(last), id_, of_rows, of_changes, before)
 
@@ -51,8 +50,7 @@ class Reached:
     """
 
     def __init__(self, place: Place) -> None:
-        is_of_former_version = bool(place.id) and not (place.transactions or place.changes)
-        self.place = place._replace(transactions=(place.id,)) if is_of_former_version else place
+        self.place = place
         self.gone: set[str] = set()
         # the ids of `place` by what stands before their numbers: to look through them took twice as long (measured)
         self._transactions = {id_[:-NUMBER_DIGITS]: id_ for id_ in self.place.transactions}

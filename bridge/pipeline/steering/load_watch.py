@@ -6,7 +6,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Final, Self
 
 import structlog
 from pymysql.err import MySQLError
@@ -59,19 +59,21 @@ class KeptSession:
 
 
 class Lookout:
-    """Calls `look` once a second while the block lasts, on a thread of its own.  Errors of servers are left to those
+    """Calls `look` every `seconds` while the block lasts, on a thread of its own.  Errors of servers are left to those
     who write there; any other is logged once.
 
     close: called at the end.
     """
 
-    def __init__(self, name: str, look: Callable[[], None], close: Callable[[], None]) -> None:
-        self._look, self._close = look, close
+    def __init__(
+        self, name: str, look: Callable[[], None], close: Callable[[], None], seconds: float = LOOK_SECONDS
+    ) -> None:
+        self._look, self._close, self._seconds = look, close, seconds
         self._end = threading.Event()
         self._is_logged = False
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
 
-    def __enter__(self) -> Lookout:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -87,7 +89,7 @@ class Lookout:
                 pass
             except Exception as error:  # noqa: BLE001  # what the operator sets next must still be taken up
                 self._log_once(error)
-            self._end.wait(LOOK_SECONDS)
+            self._end.wait(self._seconds)
         self._close()
 
     def _log_once(self, error: Exception) -> None:

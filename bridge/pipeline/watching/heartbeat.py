@@ -18,7 +18,7 @@ from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
-from bridge.pipeline.steering.load_watch import KeptSession
+from bridge.pipeline.steering.load_watch import KeptSession, Lookout
 from bridge.pipeline.watching.status import Status
 from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
@@ -145,8 +145,8 @@ class Heartbeat:
             log.warning("heartbeat_failed", error=str(error))
 
 
-class GroupOffsets:
-    """Commits the offsets at which a restart would begin, in a thread of its own, for as long as the block lasts.
+class GroupOffsets(Lookout):
+    """Commits the offsets at which a restart would begin, for as long as the block lasts; nothing without a group.
 
     They are never read: a restart begins where the progress in the target says.  What Kafka does not take is tried
     again, and warned about once.
@@ -156,31 +156,15 @@ class GroupOffsets:
         self._source, self._group = source, group
         self._reporter: StatusReporter | None = None
         self._committed: Mapping[PartitionId, int] = {}
-        self._is_over = threading.Event()
         self._is_warned = False
-        self._thread = threading.Thread(target=self._work, name="group-offsets", daemon=True)
-
-    def __enter__(self) -> GroupOffsets:
-        if self._group:
-            self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._is_over.set()
-        if self._group:
-            self._thread.join(_END_SECONDS)
+        super().__init__("group-offsets", self._commit, self._commit, COMMIT_SECONDS)
 
     def report_on(self, reporter: StatusReporter) -> None:
         """Sets whose progress is committed, from now on."""
         self._reporter = reporter
 
-    def _work(self) -> None:
-        while not self._is_over.wait(COMMIT_SECONDS):
-            self._commit()
-        self._commit()
-
     def _commit(self) -> None:
-        if self._reporter is None:
+        if self._reporter is None or not self._group:
             return
         offsets = {where: start.offset for where, start in self._reporter.committed.items()}
         if offsets == self._committed:

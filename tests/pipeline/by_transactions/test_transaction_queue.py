@@ -204,7 +204,7 @@ def test_the_end_of_a_rest_without_rows_whose_transaction_is_still_unread() -> N
 
 def test_an_end_without_rows_before_one_that_waited() -> None:
     """It came again before a transaction that is due meanwhile."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     assert fed(end("4", 6, a=1), end("5", 7, a=1), end("2", 8, a=1), end("4", 9, a=1)) == []
     assert fed(row("4", 1, 40), row("5", 1, 50)) == ["400", "500"]
     assert fed() == []
@@ -214,7 +214,7 @@ def test_an_end_without_rows_before_one_that_waited() -> None:
 def test_ends_of_what_is_in_the_target_without_rows() -> None:
     """After a restart of the bridge, the connector sends again from the midst of a transaction long past: that one has
     no row, the next ones have all of theirs."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     assert fed(end("1", 7, a=1)) == []
     assert fed.queue.is_empty
     assert fed(end("2", 8, a=1), row("2", 1, 20)) == []
@@ -238,7 +238,7 @@ def test_an_end_that_stands_before_the_first_transaction() -> None:
 
 def test_an_end_without_rows_that_is_not_past() -> None:
     """The connector died with the rows unsent, and sends again from a transaction that is in the target."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     assert fed(end("4", 7, a=1), end("3", 8, a=1)) == []
     assert fed(row("3", 1, 30), row("4", 1, 40), end("4", 9, a=1)) == ["400"]
 
@@ -253,7 +253,7 @@ def test_an_end_of_another_server_behind_a_replica() -> None:
 
 def test_copies_of_ends_do_not_tell_that_rows_are_gone() -> None:
     """A connector that is back sends from far behind: the rows that lack come after these, however long it takes."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     fed(end("4", 7, a=1), now=1)
     fed(end("2", 8, a=1), end("3", 9, a=1), now=100)
     assert fed.queue.end_at == 1
@@ -264,21 +264,21 @@ def test_copies_of_ends_do_not_tell_that_rows_are_gone() -> None:
 def test_an_end_that_came_twice_without_rows() -> None:
     """The connector died twice with them unsent, and sends again from what is in the target: the END is no copy, and
     what stands behind it, whole meanwhile, waits for it."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     assert fed(end("4", 7, a=1), row("5", 1, 50), end("5", 8, a=1), end("4", 9, a=1), end("3", 10, a=1)) == []
     assert fed(row("4", 1, 40)) == ["400", "500"]
 
 
 def test_the_last_copy_of_an_end_tells() -> None:
     """It came again behind one that is past, and its rows may still be unread."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     assert fed(end("4", 7, a=1), end("3", 9, a=1), row("3", 1, 30), end("4", 10, a=1)) == []
     assert fed(row("4", 1, 40)) == ["400"]
 
 
 def test_a_transaction_without_rows_tells_nothing_of_the_one_before() -> None:
     """It changed tables that the connector leaves out; the rows of the one before are still to be read."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     assert fed(end("4", 7, a=1), end("5", 8), row("6", 1, 60), end("6", 9, a=1)) == []
     assert fed(row("4", 1, 40)) == ["400", "600"]
     assert fed.queue.is_empty
@@ -286,7 +286,7 @@ def test_a_transaction_without_rows_tells_nothing_of_the_one_before() -> None:
 
 def test_ends_of_what_is_in_the_target_with_one_that_counts_nothing_between() -> None:
     """What stands behind it tells."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     assert fed(end("1", 7, a=1), end("2", 8), end("3", 9, a=1)) == []
     assert fed.queue.is_empty
 
@@ -325,7 +325,7 @@ def test_a_schema_change_waits_for_transactions_before_it() -> None:
 
 def test_a_schema_change_whose_place_is_passed() -> None:
     """It is told apart: it may be a copy, and may have come late."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"))))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
     assert fed(change("TRUNCATE", 25)) == []
     assert fed.passed == ["TRUNCATE"]
 
@@ -405,7 +405,7 @@ def test_rows_of_a_chunk_come_behind_the_changes_before_them() -> None:
 
 def test_rows_of_no_transaction_are_not_written_twice() -> None:
     """Where a new process reads them again."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3")), loose_ends={("p.s.a", 0): 121}))
+    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),)), loose_ends={("p.s.a", 0): 121}))
     assert fed(row("", 0, 12), row("", 0, 13)) == ["130"]
 
 
