@@ -17,8 +17,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bridge.ddl.classes import C
-from bridge.ddl.parser import Classified, classify
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
@@ -56,10 +54,6 @@ _BETWEEN_COPIES: Final = (
 )
 _IN_MIDST_TIMES: Final = 10
 """So many times longer is waited for a partition that ends in the midst of what is sent again."""
-_EMPTYING: Final = frozenset(
-    {C.CREATE_DATABASE, C.DROP_DATABASE, C.CREATE_TABLE, C.DROP_TABLE, C.TRUNCATE_TABLE, C.NOTHING}
-)
-"""Behind these no row from before them is there."""
 Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 """Returns the schema change to run for one that was read (True: it lacks a TSO); None for a copy of one that ran, and
 for one that the filter excludes."""
@@ -397,7 +391,7 @@ class PartitionBacklog:
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
             change = replace(change, doubt=unclear.reason)
         midst = [f"{topic}/{partition}" for (topic, partition), one in self._queues.items() if one.ends_in_copies]
-        if midst and not change.doubt and not _leaves_no_row(change):
+        if midst and not change.doubt:
             change = replace(change, doubt=_BETWEEN_COPIES.format(midst[0]))
         queue = self._queues[barrier.where]
         queue.drop(replace(barrier.stop, index=0))
@@ -558,12 +552,6 @@ class PartitionBacklog:
             tables = self._repeated_rows.tables_of(passed.change)
             self._places.note_change(passed.where, passed.moment, tables or ())
             self._counting.note_change()
-
-
-def _leaves_no_row(change: SchemaChange) -> bool:
-    """Tells whether a schema change leaves no row of its tables from before it."""
-    known = classify(change.text, change.schema)
-    return isinstance(known, Classified) and _EMPTYING.issuperset(known.classes)
 
 
 def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:

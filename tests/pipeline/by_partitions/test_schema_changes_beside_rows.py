@@ -236,22 +236,15 @@ def test_one_between_copies_is_held(target: str, *, is_restarted: bool) -> None:
         assert journal(session)[0][2] == "done"
 
 
-@pytest.mark.parametrize(
-    ("ms", "text"),
-    [
-        ([11, 21], "ALTER TABLE t MODIFY v BIGINT"),
-        ([11, 21, 11, 21], "ALTER TABLE t MODIFY v BIGINT"),
-        ([11, 21, 11], "TRUNCATE TABLE t"),
-    ],
-)
-def test_one_beside_no_copies_runs(target: str, ms: list[int], text: str) -> None:
-    """Rows of two tables come in any order, all rows came again, or the statement empties the table."""
+@pytest.mark.parametrize("ms", [[11, 21], [11, 21, 11, 21]])
+def test_one_beside_no_copies_runs(target: str, ms: list[int]) -> None:
+    """Rows of two tables come in any order, or all rows came again."""
     sql(
         target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v INT)", "CREATE TABLE m.u LIKE m.t", "DO 0"
     )
     rows = [dated(row_change(0, "t", ["id", "v"], ["id"], after=[1, at]), at) for at in ms]
     other = dated(row_change(0, "u", ["id", "v"], ["id"], after=[1, 1]), 15)
     told = [(1, n, one) for n, one in enumerate([*rows, other])]
-    run_all(target, events_table([*told, (0, 0, dated(schema_change(0, text), 31))]))
+    run_all(target, events_table([*told, (0, 0, dated(schema_change(0, "ALTER TABLE t MODIFY v BIGINT"), 31))]))
     with admin(target) as session:
         assert journal(session)[0][2] == "done"
