@@ -122,7 +122,6 @@ class Reading:
             stream = self.source.stream(applier.order.positions, self._guard(applier), pacing)
             folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
             of_query.enter_context(_ending_tasks(spark))
-            _warm_up(spark)
             self.executors.home = Home(spark.sparkContext, transfer_folder(spark, folder))
             intake.start()
             query = self._start_query(
@@ -229,18 +228,6 @@ class Reading:
 def _stop_query(query: StreamingQuery) -> None:
     with suppress(*SPARK_ENDED):
         query.stop()
-
-
-def _warm_up(spark: SparkSession) -> None:
-    """Starts the Python workers while Spark starts the query: each takes about a second."""
-    context = spark.sparkContext
-
-    def run() -> None:
-        with suppress(*SPARK_ENDED, OSError):  # a full disk: the tasks that follow say so
-            tasks = context.defaultParallelism
-            context.parallelize(range(tasks), tasks).count()
-
-    threading.Thread(target=run, name="warm-up", daemon=True).start()
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def _load(*, decodes: bool) -> None:
     if decodes:
         import_module(_TASKS)
         import_module("bridge.sources.kafka.source")
-        import_module("bridge.spark.worker_decoder").keep_zip_directories()
+        import_module("bridge.spark.worker_decoder")
         if import_module("bridge.protocols.fast.compiled.native_code").are_compiled():
             import_module("bridge.protocols.fast.loading")  # to compile takes 20 s, which few messages are not worth
     freeze_loaded_modules()

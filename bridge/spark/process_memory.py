@@ -6,15 +6,13 @@ import ctypes
 import gc
 import hashlib
 import os
-import shlex
 import shutil
-import sys
 from pathlib import Path
 from typing import Final
 
 import pyspark
 
-from bridge.cache.folders import cache_folder, cached
+from bridge.cache.folders import cache_folder
 
 _PR_SET_THP_DISABLE: Final = 41
 """An option of prctl (linux/prctl.h)."""
@@ -72,13 +70,6 @@ catch-up no faster; to compile the few calls by reflection cost more than to int
 out of memory, since the thread that failed may be one that all others wait for."""
 _SPARK: Final = Path(pyspark.__file__).parent
 ARCHIVE: Final = "classes.jsa"
-_LIGHT: Final = "spark-home-2-"
-LAUNCHER: Final = "python"
-"""The file in `spark_home` that Spark starts as its Python."""
-_LAUNCH: Final = """#!/bin/sh
-[ "$1" = -m ] && shift && set -- -m bridge.spark.python_main "$@"
-exec {python} "$@"
-"""
 PREFIX: Final = "classes-2-"
 """Of the names of archives."""
 QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
@@ -96,20 +87,6 @@ def java_options() -> str:
     if " " in str(archive):  # JVM options are separated by spaces
         return ""
     return f"-XX:SharedArchiveFile={archive} -Xshare:auto {QUIET}" if archive.is_file() else ""
-
-
-def spark_home() -> Path:
-    """Makes a folder with all that the JVM needs of Spark, without PySpark, and a Python that runs modules by
-    `python_main`, and returns it."""
-    return cached(f"{_LIGHT}{_identity()}", _link_home)
-
-
-def _link_home(folder: Path) -> None:
-    for name in ("bin", "conf", "jars"):
-        if (_SPARK / name).exists():
-            (folder / name).symlink_to(_SPARK / name)
-    (folder / LAUNCHER).write_text(_LAUNCH.format(python=shlex.quote(sys.executable)))
-    (folder / LAUNCHER).chmod(0o700)
 
 
 def archive_name() -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from hashlib import sha256
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
@@ -23,12 +25,12 @@ from pyspark.errors import PySparkException
 from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
-from bridge.cache.folders import mark_used
+from bridge.cache.folders import cached, mark_used
 from bridge.errors import UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED, source_error, start_error
 from bridge.spark.fork_server import SERVER, start_server
-from bridge.spark.process_memory import LAUNCHER, archive_name, driver_java_options, spark_home
+from bridge.spark.process_memory import archive_name, driver_java_options
 
 _CHECKPOINT: Final = "bridge-stream-"
 _MADE: Final[set[Path]] = set()
@@ -46,7 +48,7 @@ _DEFAULTS: Final = {
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
     "spark.sql.session.timeZone": "UTC",
-    # True, which Spark sets, gives the tasks of queries workers of their own, beside those of the warm-up.
+    # True, which Spark sets, gives the tasks of queries workers of their own, beside those of other jobs.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
     "spark.redaction.regex": SECRET_NAMES,
     # Java's serializer keeps the last hundred rows that it wrote to the disk: a gigabyte, if they are large.
@@ -59,7 +61,11 @@ _END_SECONDS: Final = 3.0
 """How long tasks may take to end; Spark checks every two seconds whether a task was killed."""
 _JVM_SECONDS: Final = 1.5
 """For a JVM that is told to end to remove what it has written."""
-_HOME: Final = "SPARK_HOME"
+_LAUNCHER: Final = "python"
+_LAUNCH: Final = """#!/bin/sh
+[ "$1" = -m ] && shift && set -- -m bridge.spark.python_main "$@"
+exec {python} "$@"
+"""
 
 
 def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> SparkSession:
@@ -103,7 +109,7 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
             jvm_output.seek(0)
             raise start_error(error, jvm_output.read()) from error
     if _has_own_python(properties):
-        session.sparkContext.pythonExec = str(spark_home() / LAUNCHER)
+        session.sparkContext.pythonExec = str(launcher())
     _leave_data_sources_alone(session)
     if log_level != "off":
         _show_log(session, log_level)
@@ -140,8 +146,9 @@ def _start_jvm(properties: Mapping[str, str], output: IO[str] | None) -> None:
         return
     public = SparkConf(loadDefaults=False)
     public.setAll([(name, value) for name, value in properties.items() if not is_secret(name)])
-    with _in_environment(_of_own_python() if _has_own_python(properties) else {}):
-        gateway = launch_gateway(public, {"stderr": output})  # type: ignore[no-untyped-call]
+    os.environ[SERVER] = start_server() if _has_own_python(properties) else ""
+    gateway = launch_gateway(public, {"stderr": output})  # type: ignore[no-untyped-call]
+    del os.environ[SERVER]
     SparkContext._ensure_initialized(gateway=gateway)
 
 
@@ -157,22 +164,14 @@ def _has_own_python(properties: Mapping[str, str]) -> bool:
     )
 
 
-def _of_own_python() -> dict[str, str]:
-    """Gives the variables by which the JVM finds its jars in a folder without PySpark's zip files, unless Spark is
-    installed elsewhere, and its Python daemons the server that has loaded what they need.  It would put the zips before
-    the installed modules on the path of each Python process: modules from a zip are compiled again in every one."""
-    home = {} if _HOME in os.environ else {_HOME: str(spark_home())}
-    return {**home, SERVER: start_server()}
+def launcher() -> Path:
+    """Makes what Spark starts as its Python, and returns it: it runs modules by `python_main`."""
+    return cached(f"python-{sha256(sys.executable.encode()).hexdigest()[:16]}", _write_launcher) / _LAUNCHER
 
 
-@contextmanager
-def _in_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name in variables:
-            del os.environ[name]
+def _write_launcher(folder: Path) -> None:
+    (folder / _LAUNCHER).write_text(_LAUNCH.format(python=shlex.quote(sys.executable)))
+    (folder / _LAUNCHER).chmod(0o700)
 
 
 def is_submitted() -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from bridge.spark import fork_server
 from bridge.spark.fork_server import SERVER, start_server
-from bridge.spark.process_memory import LAUNCHER, spark_home
+from bridge.spark.session import launcher
 
 TELLS = """
 import json, os, sys
@@ -31,7 +31,7 @@ def test_it_does_what_another_process_was_started_for(
     monkeypatch.setattr(fork_server, "_started", started := [])
     address = start_server() if is_there else "nobody"
     assert all(os.getpgid(server.pid) != os.getpgid(0) for server in started), "Ctrl-C would end it with a traceback"
-    command = [str(spark_home() / LAUNCHER), "-m", "tells", "an argument"]
+    command = [str(launcher()), "-m", "tells", "an argument"]
     environment = {**os.environ, SERVER: address, "GIVEN": "yes"}
     done = subprocess.run(command, input=b"text", capture_output=True, env=environment, timeout=60)
     for server in started:
@@ -48,6 +48,6 @@ def test_it_does_what_another_process_was_started_for(
 
 def test_what_is_no_module_runs_as_ever() -> None:
     """Spark asks its Python other things, too."""
-    command = [str(spark_home() / LAUNCHER), "-c", "import sys; print(sys.executable, *sys.argv[1:])", "-m", "x"]
+    command = [str(launcher()), "-c", "import sys; print(sys.executable, *sys.argv[1:])", "-m", "x"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [sys.executable, "-m", "x"]
