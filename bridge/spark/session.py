@@ -108,8 +108,9 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
         except (PySparkException, OSError, RuntimeError) as error:
             jvm_output.seek(0)
             raise start_error(error, jvm_output.read()) from error
-    if _has_own_python(properties):
-        session.sparkContext.pythonExec = str(launcher())
+    with suppress(OSError, RuntimeError):  # no home, or a full disk: each process loads what it needs
+        if _has_own_python(properties) and os.access(launcher(), os.X_OK):
+            session.sparkContext.pythonExec = str(launcher())
     _leave_data_sources_alone(session)
     if log_level != "off":
         _show_log(session, log_level)

@@ -172,6 +172,21 @@ def test_workers_take_pyspark_from_the_installed_files(spark: SparkSession) -> N
     assert spark.sparkContext.parallelize([0], 1).map(of_worker).collect() == [pyspark.__file__]
 
 
+@pytest.mark.system
+def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
+    """A container may have no home, and a root that is read-only."""
+    (tmp_path / "file").touch()
+    program = (
+        "from bridge.spark.session import start_session\n"
+        "print(start_session({}).sparkContext.parallelize([1, 2], 1).sum())"
+    )
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "file" / "cache")}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, timeout=120, check=False
+    )
+    assert (ran.returncode, ran.stdout) == (0, "3\n"), ran.stderr
+
+
 def test_freed_memory_is_kept() -> None:
     """A large block that is wanted again and again costs no more page faults than the first time."""
     keep_freed_memory()
