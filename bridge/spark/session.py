@@ -79,7 +79,8 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
     """
     if settings.get("spark.remote") or os.environ.get("SPARK_REMOTE"):
         raise UsageError("the bridge needs Spark in classic mode", fix="unset spark.remote and SPARK_REMOTE")
-    os.environ.setdefault("PYSPARK_PYTHON", settings.get("spark.pyspark.python", sys.executable))
+    if not os.environ.get("PYSPARK_PYTHON"):  # not set, or empty
+        os.environ["PYSPARK_PYTHON"] = settings.get("spark.pyspark.python", sys.executable)
     # It would print a traceback when the JVM ends first.  The bridge uses no accumulators.
     AccumulatorTCPServer.handle_error = lambda *_: None  # type: ignore[method-assign]
     builder = SparkSession.builder.appName("bridge")

@@ -93,6 +93,22 @@ def test_options_of_the_operator_stand_behind_the_bridges_own(monkeypatch: pytes
     assert started[1][name] == driver_java_options(given) == f"{started[0][name]} {given}"
 
 
+@pytest.mark.parametrize("given", ["", None, "/usr/bin/other"])
+def test_an_empty_name_of_sparks_python_is_none(monkeypatch: pytest.MonkeyPatch, given: str | None) -> None:
+    """As of a variable that a compose file passes on: Spark could start no worker, and the error spoke of Kafka."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("no Java")
+
+    monkeypatch.setattr(session, "_start_jvm", refuse)
+    monkeypatch.setenv("PYSPARK_PYTHON", given or "")
+    if given is None:
+        monkeypatch.delenv("PYSPARK_PYTHON")
+    with pytest.raises(UsageError, match="no Java"):
+        session.start_session({})
+    assert os.environ["PYSPARK_PYTHON"] == (given or sys.executable)
+
+
 def test_a_jvm_that_is_killed_while_it_starts_is_no_wrong_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exit code 3, after which a service manager starts the bridge again; 2 would say that it never can."""
 
