@@ -137,6 +137,8 @@ def source_error(error: Exception) -> Exception:
             fix="check that Kafka runs and answers; then start the bridge again",
         )
     fix = "check that Kafka answers and still holds the messages; then start the bridge again"
+    if is_worker_killed(error):
+        fix = "see in the kernel's log whether memory was lacking, and what it has killed; then start the bridge again"
     if _FULL in named:
         fix = "make room where Spark writes: TMPDIR, or spark.local.dir if it is set; then start the bridge again"
     return SourceError(f"a Spark job failed: {named}", fix=fix)

@@ -61,6 +61,7 @@ def test_only_lost_chunks_begin_anew(error: Exception, expected: bool) -> None:
 def test_a_killed_worker_is_no_failure(error: Exception, expected: bool) -> None:
     """Nor is a planner that was killed, of which Spark has hardly a word."""
     assert is_worker_killed(error) is expected
+    assert ("kernel's log" in str(source_error(error))) is expected  # verify does not begin anew
 
 
 def test_losses_without_progress_end() -> None:
