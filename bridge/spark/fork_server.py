@@ -7,6 +7,7 @@ driver.
 
 from __future__ import annotations
 
+import atexit
 import os
 import pickle
 import select
@@ -33,8 +34,6 @@ _PLANNING: Final = (
 _TASKS: Final = "pyspark.worker"
 """PySpark's module of what runs tasks."""
 _STREAMS: Final = 3
-_started: Final[list[subprocess.Popen[bytes]]] = []
-"""The process ends when the pipe to it is closed, with this process."""
 _CREDENTIALS: Final = "3i"
 """Process, user and group (struct ucred of Linux)."""
 
@@ -54,7 +53,8 @@ def start_server() -> str:
             process_group=0,  # out of reach of Ctrl-C
             env={**os.environ, "PYTHONHASHSEED": "0"},  # as Spark's scripts have it: shuffles need one for all
         )
-        _started.append(server)
+        atexit.register(server.communicate)  # behind `kill`; without either it ends with the pipe to it
+        atexit.register(server.kill)
         return str(listener.getsockname()[1:].decode())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import subprocess
@@ -10,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from bridge.spark import fork_server
 from bridge.spark.fork_server import SERVER, start_server
 from bridge.spark.session import launcher
 
@@ -28,13 +28,14 @@ def test_it_does_what_another_process_was_started_for(
     """With its arguments, environment and streams; a process that finds no server does it by itself."""
     (tmp_path / "tells.py").write_text(TELLS % SERVER)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(fork_server, "_started", started := [])
+    started: list[subprocess.Popen[bytes]] = []
+    monkeypatch.setattr(atexit, "register", lambda end: started.append(end.__self__))
     address = start_server() if is_there else "nobody"
     assert all(os.getpgid(server.pid) != os.getpgid(0) for server in started), "Ctrl-C would end it with a traceback"
     command = [str(launcher()), "-m", "tells", "an argument"]
     environment = {**os.environ, SERVER: address, "GIVEN": "yes"}
     done = subprocess.run(command, input=b"text", capture_output=True, env=environment, timeout=60)
-    for server in started:
+    for server in started[:1]:
         server.communicate(timeout=30)  # its standard input ends, and so does it
         assert server.returncode == 0
     told = json.loads(done.stdout)
@@ -51,3 +52,11 @@ def test_what_is_no_module_runs_as_ever() -> None:
     command = [str(launcher()), "-c", "import sys; print(sys.executable, *sys.argv[1:])", "-m", "x"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [sys.executable, "-m", "x"]
+
+
+def test_its_end_is_waited_for() -> None:
+    """With this process, so that nothing is left for Python to warn of."""
+    program = "from bridge.spark.fork_server import start_server; start_server()"
+    command = [sys.executable, "-W", "error::ResourceWarning", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
