@@ -11,8 +11,9 @@ import signal
 import threading
 from typing import Final
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from bridge import console
 from bridge.demo.bank import Bank
@@ -24,6 +25,12 @@ PER_BEAT: Final = 5
 """Transactions between two boundaries: some two hundred row changes a second."""
 _SECONDS: Final = 60.0
 _GROUP: Final = "bridge.demo"
+_BEGINNING: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+"""What a broker that has just begun answers to questions about groups."""
+
+
+def _has_just_begun(error: BaseException) -> bool:
+    return isinstance(error, KafkaException) and error.args[0].code() in _BEGINNING
 
 
 def main() -> None:
@@ -67,6 +74,9 @@ class _Topic:
         return not any(self._consumer.get_watermark_offsets(place, _SECONDS)[1] for place in self._places)
 
     @property
+    @retry(
+        retry=retry_if_exception(_has_just_begun), stop=stop_after_delay(_SECONDS), wait=wait_fixed(0.2), reraise=True
+    )
     def is_own(self) -> bool:
         """Whether its messages are the bank's."""
         return all(place.offset == 0 for place in self._consumer.committed(self._places, _SECONDS))
