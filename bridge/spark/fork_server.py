@@ -1,8 +1,8 @@
 """The process that Spark's Python processes are forked from.
 
-It imports everything that planning, reading and decoding need, once, while the JVM starts.  Those that the JVM starts
-(`python_main`) send it their standard streams and their environment, and it forks one that has them.  It ends with the
-driver.
+It imports everything that planning, reading and decoding need, once, while the JVM starts.  A Python process that the
+JVM starts (`python_main`) sends it its standard streams and its environment; it forks one that has them and does the
+work.  It ends with the driver.
 """
 
 from __future__ import annotations
