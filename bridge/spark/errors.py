@@ -42,7 +42,7 @@ _LOST: Final = re.compile(
 )
 """Spark gives a new Python process ten seconds to connect, which are too few on a busy machine."""
 _KILLED: Final = re.compile(
-    r"Python worker exited unexpectedly|PythonWorkerFactory\S*stopWorker"
+    r"Python worker exited unexpectedly|PythonWorkerFactory\S*stopWorker|reading the port number from pyspark\.daemon"
     r"|terminated with exception:(?: (?:Stream closed|Connection reset|Broken pipe))?\s+SQLSTATE"
 )
 """Of a process that planned Spark says what its socket or pipe said, if anything."""

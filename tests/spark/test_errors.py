@@ -52,6 +52,7 @@ def test_only_lost_chunks_begin_anew(error: Exception, expected: bool) -> None:
     ("error", "expected"),
     [
         (PySparkException("job failed: Python worker exited unexpectedly (crashed). Consider setting"), True),
+        (PySparkException("EOFException occurred while reading the port number from pyspark.daemon's stdout."), True),
         (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception:  SQLSTATE: XXKST\n=== St"), True),
         (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception: Broken pipe SQLSTATE: X"), True),
         (PySparkException("[STREAM_FAILED] Query [id = 6] terminated with exception: no SQLSTATE: XXKST\n"), False),
