@@ -92,14 +92,11 @@ def names() -> tuple[str, ...]:
 
 @cache
 def variables() -> dict[str, Place]:
-    """Returns the environment variables, with the setting that each of them gives."""
-    settings = {"_".join(place): place for place, field in fields().items() if has_variable(field)}
+    """Returns the environment variables, with the setting that each of them gives; properties by name and arrays of
+    tables have none."""
+    named = (place for place, field in fields().items() if not is_table(field) and item_model(field) is None)
+    settings = {"_".join(place): place for place in named}
     return {f"{PREFIX}{name.upper()}": place for name, place in (settings | SHORT_NAMES).items()}
-
-
-def has_variable(field: FieldInfo) -> bool:
-    """Tells whether a setting can be given as a variable: properties by name and arrays of tables cannot."""
-    return not is_table(field) and item_model(field) is None
 
 
 def place_of_flag(name: str) -> Place:

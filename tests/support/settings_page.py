@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from bridge import config
 from bridge.cli.app import app
 from bridge.config import Settings
-from bridge.settings.problems import SHORT_NAMES, has_variable, place_of_flag
+from bridge.settings.problems import SHORT_NAMES, place_of_flag, variables
 
 PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"
 COMMAND: Final = "uv run python -m tests.support.settings_page"
@@ -170,7 +170,7 @@ def _given_by(section: str, key: str, field: FieldInfo) -> Iterator[str]:
     yield from (f"`{flag}`" for name, flag in flags().items() if place_of_flag(name) == place)
     if get_origin(field.annotation) is dict:
         yield f"`--set {'.'.join(place)}.NAME=VALUE`"
-    elif has_variable(field):
+    elif place in variables().values():
         yield f"`BRIDGE_{'_'.join(place).upper()}`"
     yield from (f"`BRIDGE_{name.upper()}`" for name in short if name != "_".join(place))
 

@@ -317,8 +317,9 @@ def ended(process: Process, upstream: SqlServer, target: SqlServer, folder: Path
         return f"held: {held[-300:]}"
     got = contents(target.url)
     differ = sorted(name for name in wanted | got if wanted.get(name) != got.get(name))
-    if any("snapshot_again" in log.read_text(errors="replace") for log in folder.glob("bridge-*.log")):
-        return f"told: a second snapshot; {differ} differ"
+    logs = "".join(log.read_text(errors="replace") for log in folder.glob("bridge-*.log"))
+    if told := next((event for event in ("snapshot_again", "rows_may_be_twice") if event in logs), ""):
+        return f"told: {told}; {differ} differ"
     return f"wrong: {differ} differ"
 
 

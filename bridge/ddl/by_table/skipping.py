@@ -203,7 +203,8 @@ def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: 
 
 def _gone(parts: StatementParts, keys: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """Gives the keys of the target that the statement takes away, or makes anew of other columns."""
-    added = {_added_name(item): _columns(item) for item in parts.items if item.change in ADDS_KEY}
+    adding = [item for item in parts.items if item.change in ADDS_KEY]
+    added = {_PRIMARY if i.change is C.ADD_PRIMARY_KEY else (i.name or "").lower(): _columns(i) for i in adding}
     for item in parts.items:
         if item.change is C.DROP_COLUMN:
             dropped = column_names([item.tokens]).freed
@@ -214,10 +215,6 @@ def _gone(parts: StatementParts, keys: Mapping[str, tuple[str, ...]]) -> Iterato
         is_dropped = item.change in _DROPS or item.change is C.DROP_PRIMARY_KEY or replaces
         if is_dropped and name in keys and added.get(name) != keys[name]:
             yield name
-
-
-def _added_name(item: Item) -> str:
-    return _PRIMARY if item.change is C.ADD_PRIMARY_KEY else (item.name or "").lower()
 
 
 def _columns(item: Item) -> tuple[str, ...]:

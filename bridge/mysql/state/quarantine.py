@@ -127,14 +127,10 @@ def _fitted(entry: Entry, packet: int) -> tuple[str | None, str | None, str | No
         change = dump_change(entry.change)
         size = len(change.encode())
         return (None, None, change, 0) if size < room else (None, None, None, size)
-    key, value = (_cut_base64(part, room) for part in (entry.key, entry.value))
+    key, value = (part and (part if len(part) <= room else part[: room // 4 * 4]) for part in (entry.key, entry.value))
     fits = sum(map(len, filter(None, (key, value, entry.schemas)))) < 2 * room
     cut = _decoded_size(entry.key, entry.value) - _decoded_size(key, value)
     return key, value, entry.schemas if fits else None, cut
-
-
-def _cut_base64(text: str | None, room: int) -> str | None:
-    return text if text is None or len(text) <= room else text[: room // 4 * 4]
 
 
 def _decoded_size(*texts: str | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -75,23 +76,22 @@ class CountingRows:
 
     def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
         """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, which sends a batch
-        again that Kafka refused, of another server behind a failover, or of the last transaction in the target."""
+        again that Kafka refused, of another server behind a failover, of the last transaction in the target, or of one
+        that begins again."""
         keyless = pc.equal(rows.table["key"], NO_PRIMARY_KEY).combine_chunks()
         if rows.table["place"].null_count or not pc.any(keyless).as_py():
             return
         seen, last = seen_before(rows, queue.shown), queue.applied.place
         is_canals = is_of_sending(rows.table["place"][0].as_py())
-        again = are_of_other_server(rows, queue.applied, seen) | is_canals
+        again = are_of_other_server(rows, queue.applied, seen) | is_canals | _begin_again(rows.table)
         if last and not is_of_sending(last) and not is_of_snapshot(names_of(last)):
             of_last = pc.and_(pc.equal(rows.table["place"], last), pc.equal(rows.table["index"], 0))
             again = again | of_last.combine_chunks().to_numpy(zero_copy_only=False)
         doubled = rows.table.filter(pc.and_(keyless, pa.array(again))).select(["schema", "table"])
         for schema, table in {(one["schema"], one["table"]) for one in doubled.to_pylist()} - self._may_be_doubled:
             self._may_be_doubled.add((schema, table))
-            offset = rows.table["offset"][0].as_py()
-            log.warning(
-                "rows_may_be_twice", table=f"{schema}.{table}", behind=f"{where[0]}/{where[1]}/{offset}", fix=_TWICE_FIX
-            )
+            behind = f"{where[0]}/{where[1]}/{rows.table['offset'][0]}"
+            log.warning("rows_may_be_twice", table=f"{schema}.{table}", behind=behind, fix=_TWICE_FIX)
 
     def among(self, merged: Merged, began_anew: Sequence[tuple[int, int]]) -> Counted:
         """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
@@ -162,3 +162,17 @@ class CountingRows:
             tables.append(rows)
             overtaken[which] = False if lost is None else lost
         return taken(pa.concat_tables(tables), np.argsort(np.argsort(upstreams, kind="stable"))), overtaken
+
+
+def _begin_again(rows: pa.Table) -> Bools:
+    """Tells of which rows nothing but their place and content tells whether their transaction came twice: behind its
+    first rows, the same come once more in the same order, as of a sender that was restarted."""
+    (places, of_place), content = distinct(rows, ("place",)), distinct(rows, ("table", "before", "after"))[1]
+    found = np.zeros(rows.num_rows, np.bool_)
+    for start, end in pairwise([*np.flatnonzero(np.diff(of_place, prepend=-1)).tolist(), rows.num_rows]):
+        is_numbered = rows["index"][start].as_py() > 0 or is_of_snapshot(names_of(*places[of_place[start]]))
+        if end - start > 1 and not is_numbered:
+            one, half = content[start:end], (end - start) // 2
+            counts = np.flatnonzero(one[1 : half + 1] == one[0]) + 1
+            found[start:end] = any((one[:count] == one[count : 2 * count]).all() for count in counts)
+    return found

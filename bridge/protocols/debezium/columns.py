@@ -127,16 +127,12 @@ def vector(value: list[float]) -> str:
     return literals.text(orjson.dumps(value).decode())
 
 
-def _struct(value: dict[str, Any]) -> str:
-    return geometry(value) if "wkb" in value else variable_scale(value)
-
-
 _BY_JSON_TYPE: Final[dict[type, Converter]] = {
     str: literals.text,
     int: literals.integer_number,
     float: literals.double_number,
     bool: boolean,
-    dict: _struct,
+    dict: lambda value: geometry(value) if "wkb" in value else variable_scale(value),
     list: vector,
 }
 

@@ -76,10 +76,6 @@ def _always(convert: RawConverter, usual_literals: Usual = usual.NONE) -> _Rule:
     return lambda _modes, _column, _lost: Conversion(convert, usual_literals)
 
 
-def _bigint(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion | None:
-    return Conversion(_unsigned, usual.NATURAL_NUMBER) if column.unsigned else None
-
-
 def _unsigned(literal: str) -> str:
     """Converts a BIGINT UNSIGNED, which wraps to negative above 2^63, or is a Connect Decimal
     (bigint.unsigned.handling.mode=precise)."""
@@ -251,7 +247,9 @@ def _reversed(literal: str) -> str:
     raise DecodeError(_REVERSED.format(_bits(literal)), Code.LOST_VALUE)
 
 
-_INTEGERS: Final[dict[str, _Rule]] = {"bigint": _bigint}
+_INTEGERS: Final[dict[str, _Rule]] = {
+    "bigint": lambda _modes, column, _lost: Conversion(_unsigned, usual.NATURAL_NUMBER) if column.unsigned else None
+}
 _REALS: Final[dict[str, _Rule]] = {
     "decimal": _decimal,
     "float": _always(lambda literal: literals.float32_number(_real(literal))),

@@ -85,7 +85,8 @@ def _is_plain(equality: _Equality, literals: pa.Array) -> bool:
             return not _any_matches(literals, _BLANK_AT_THE_END)
         case _Equality.CASE:
             folded = pc.ascii_lower(literals)
-            return not _any_matches(literals, _ODD) and (folded.equals(literals) or _as_many(literals, folded))
+            are_alone = folded.equals(literals) or pc.count_distinct(literals) == pc.count_distinct(folded)
+            return are_alone and not _any_matches(literals, _ODD)
         case _Equality.DECIMAL:
             digits = pc.binary_length(pc.replace_substring_regex(literals, r"^[^.]*", ""))
             return _is_one(digits) and not _any_matches(literals, _DECIMAL, but=True)
@@ -99,10 +100,6 @@ def _any_matches(literals: pa.Array, pattern: str, *, but: bool = False) -> bool
     """Tells whether any literal matches, or whether any does not."""
     matches = pc.match_substring_regex(literals, pattern)
     return bool(pc.any(pc.invert(matches) if but else matches).as_py())
-
-
-def _as_many(literals: pa.Array, folded: pa.Array) -> bool:
-    return bool(pc.count_distinct(literals).as_py() == pc.count_distinct(folded).as_py())
 
 
 def _is_one(numbers: pa.Array) -> bool:
