@@ -4,13 +4,12 @@ They must not be applied again, as rows sent again are otherwise: the schema cha
 that they would stay in a table that it emptied, dropped or put in another's place, or have columns that it took away.
 A row is such a one when its partition has shown it before, and it is older than the last schema change of its table.
 Both are told by its place, where that is comparable, otherwise by its commit ts or event time.  A row that is older and
-comes for the first time stops the bridge: the sender was killed before it had sent it, and its schema change, which it
-had sent, did not wait.
+comes for the first time stops the bridge.
 
 Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), every row that is sent again
 behind others shows it: its place is not behind the last one of its partition in the target (a set of GTIDs is a part of
-the last one).  None of these is applied again.  Debezium's connector also tells which row of its event a row is; with
-GTIDs alone, a row of the very last transaction may be one more of it.
+the last one).  None of these is applied again.  Debezium's connector also tells which row of its event a row is, but of
+compressed transactions; with GTIDs alone, a row of the very last transaction may be one more of it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ import structlog
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Refused
 from bridge.errors import SourceError
-from bridge.events import NO_PRIMARY_KEY
+from bridge.events import NO_PRIMARY_KEY, Position
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName
 from bridge.pipeline.by_partitions.merge import Rows
@@ -47,7 +46,8 @@ _END: Final = (1 << 63) - 1
 _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
 _MARK: Final = 1
-_POSITION: Final = ("topic", "partition", "offset")
+_ANEW: Final = "begin again behind a new snapshot with a pipeline of another --name"
+_UNCOMPRESSED: Final = f"binlog_transaction_compression=OFF upstream, or the topic of transactions; {_ANEW}"
 
 log = structlog.get_logger()
 
@@ -155,6 +155,7 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
     places, indexes = rows.table["place"], rows.table["index"].to_numpy()
+    content, of_place = rows.table.select(["kind", "schema", "table", "before", "after"]), dict[int, int]()
     last_row, last, told = -1, applied, Places.of(places)
     may_be_copies = (rows.times <= seen) & (_sides(told, marks, GTID) < 1)
     followed_by = {name: numbers for name, numbers in told.numbers.items() if name.startswith(FILE)}
@@ -169,7 +170,11 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
                 copies[row] = True
                 mine = mine._replace(again=mine.rows)
             elif may_be_copy and number == highest and index:
-                copies[row] = index <= mine.rows
+                copies[row], first = index <= mine.rows, of_place.setdefault(index, row)
+                is_new = number != marks.get(name) if first == row else content.slice(first, 1) != content.slice(row, 1)
+                if copies[row] and is_new:
+                    what = "this row has another one's place in the binlog, as with binlog_transaction_compression=ON"
+                    raise SourceError(what, where=_position(rows.table, row), fix=_UNCOMPRESSED)
                 mine = mine if copies[row] else AppliedRow(int(rows.times[row]), places[row].as_py(), index)
                 newest = newest if copies[row] else row
             elif may_be_copy and number == highest and mine.again:
@@ -177,7 +182,7 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
                 mine = mine._replace(again=mine.again - 1)
             else:
                 same = index or (mine.rows if number == highest else 0) + 1
-                highest, newest = number, row
+                highest, newest, of_place = number, row, {index: row}
                 mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same)
         if newest > last_row or (last_row < 0 and name in marks):
             last_row, last = newest, mine
@@ -257,8 +262,8 @@ class RepeatedRows:
         self._since = None
 
     def among(self, rows: pa.Table, times: Longs, seen: Callable[[], Longs], told: Callable[[], Longs]) -> Bools | None:
-        """Tells which rows are sent again from before a schema change; None when none is.  Raises SourceError at a row
-        that comes for the first time from before one that may have taken rows or values away.
+        """Tells which rows are sent again from before a schema change; None when none can be.  Raises SourceError at a
+        row that comes for the first time from before one that may have taken rows or values away.
 
         rows: row changes (EVENT_SCHEMA), at least one.  times: their commit ts or event times (TSO), whatever stands in
         the table.  seen: gives for each row the highest time that its partition had shown when the last
@@ -269,12 +274,8 @@ class RepeatedRows:
         early = np.flatnonzero(times <= self._newest + _LONGEST_WAIT)
         if not self._newest or not len(early):
             return None
-        some = rows.take(pa.array(early)).combine_chunks()
-        found = np.zeros(rows.num_rows, np.bool_)
-        of_last = self._older(some, times[early], seen()[early], told()[early])
-        if not of_last.any():
-            return None
-        found[early] = of_last
+        some, found = rows.take(pa.array(early)).combine_chunks(), np.zeros(rows.num_rows, np.bool_)
+        found[early] = self._older(some, times[early], seen()[early], told()[early])
         return found
 
     def _older(self, rows: pa.Table, times: Longs, seen: Longs, told: Longs) -> Bools:
@@ -285,10 +286,8 @@ class RepeatedRows:
                 older, first = is_older(some, times[numbers], seen[numbers], told[numbers], change)
                 if takes and first.any():
                     at = int(numbers[first.argmax()])
-                    topic, partition, offset = (rows[column][at].as_py() for column in _POSITION)
-                    raise (unclear_copy if told[at] == MAY_UNDO else before_change)(
-                        topic, partition, offset, change.text
-                    )
+                    stop = unclear_copy if told[at] == MAY_UNDO else before_change
+                    raise stop(_position(rows, at), change.text)
                 if older.any():
                     self._tell(name, change)
                 found[numbers] |= older
@@ -342,24 +341,27 @@ class RepeatedRows:
             yield _RowsOf(*target, str(name) if self._routes.merges(name) else "")
 
 
-def before_change(topic: str, partition: int, offset: int, text: str = "") -> SourceError:
+def _position(rows: pa.Table, row: int) -> str:
+    return str(Position(*(rows[name][row].as_py() for name in ("topic", "partition", "offset"))))
+
+
+def before_change(where: str, text: str = "") -> SourceError:
     """The error of a row that comes for the first time, from before a schema change that ran."""
     return SourceError(
         f"this row is from before a schema change that has run already{text and f' ({text[:200]})'}, as nothing had"
         " come for stream.idle_seconds: the sender was killed before it had sent it, and away for longer",
-        where=f"{topic}/{partition}/{offset}",
-        fix="begin again behind a new snapshot with a pipeline of another --name; a larger stream.idle_seconds waits"
-        " longer for a sender",
+        where=where,
+        fix=f"{_ANEW}; a larger stream.idle_seconds waits longer for a sender",
     )
 
 
-def unclear_copy(topic: str, partition: int, offset: int, text: str) -> SourceError:
+def unclear_copy(where: str, text: str) -> SourceError:
     """The error of a row that was sent again behind a failover, from before or behind a schema change of its second."""
     return SourceError(
         "nothing tells whether this row, which was sent again behind a failover of the upstream, is from before a"
         f" schema change of its second that has run already ({text[:200]})",
-        where=f"{topic}/{partition}/{offset}",
-        fix="begin again behind a new snapshot with a pipeline of another --name; GTIDs upstream tell it",
+        where=where,
+        fix=f"{_ANEW}; GTIDs upstream tell it",
     )
 
 

@@ -254,8 +254,7 @@ class TransactionQueue:
         place = self.reached.place
         is_copy = self._are_of_due(rows, where, codes, offsets)
         if (is_late := is_copy & (rows.numbers > place.last)).any():
-            topic, partition = where[codes[is_late][0]]
-            raise before_change(topic, partition, offsets[is_late][0])
+            raise before_change(_position(where[codes[is_late][0]], offsets[is_late][0]))
         self.reached.gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
         is_set_back = np.zeros(len(rows), np.bool_)
         if self.next_ts > _HOUR:  # ENDs may tell no time

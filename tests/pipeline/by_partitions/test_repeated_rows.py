@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from bridge.errors import SourceError
 from bridge.events import NO_PRIMARY_KEY, Event
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
@@ -22,6 +23,7 @@ from bridge.pipeline.by_partitions.repeated_rows import (
     followed,
     is_older,
 )
+from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.support.upstreams import in_one_partition, row_change
@@ -236,3 +238,27 @@ def test_a_copy_that_may_undo_another_is_not_left_out_alone(
     shown = np.array([ms_tso(9_000)])
     older, first = is_older(rows.table, rows.times, shown, np.array([told]), change)
     assert (older.tolist(), first.tolist()) == ([is_left_out], [is_unclear])
+
+
+COMPRESSED = (
+    '{"before":%s,"after":%s,"source":{"version":"3.6.1.Final","connector":"mysql","name":"up","ts_ms":1796045093494,'
+    '"snapshot":null,"db":"shop","table":"a","server_id":1,"gtid":"d26b3b23-ecbe-11f1-baa4-02fc00000001:7",'
+    '"file":"binlog.000001","pos":1696,"row":%d,"thread":11,"query":null},"transaction":null,"op":"%s"}'
+)
+"""What Debezium 3.6.1 wrote of MySQL 8.0.31 with binlog_transaction_compression=ON: one position for all events."""
+OF_TWO_EVENTS = (
+    ('{"id":1,"v":3}', '{"id":1,"v":4}', 0, "u"),
+    ('{"id":2,"v":4}', '{"id":2,"v":5}', 1, "u"),
+    ('{"id":10,"v":0}', "null", 0, "d"),
+)
+
+
+def test_rows_of_a_compressed_transaction_are_not_taken_for_copies() -> None:
+    """A row with the place of another one, and other values, was not sent again: nothing tells what was."""
+    decode = make_decoder("debezium", DecodeOptions("UTC")).decode
+    events = [decode(b'{"id":1}', (COMPRESSED % told).encode())[0] for told in OF_TWO_EVENTS]
+    again = Rows(in_one_partition([*events[:2], *events[:2]]))
+    assert np.flatnonzero(followed(again, NO_ROW, lambda: again.times)[0]).tolist() == [2, 3]
+    rows = Rows(in_one_partition(events))
+    with pytest.raises(SourceError, match=r"another one's place in the binlog.*at cdc/0/2"):
+        followed(rows, NO_ROW, lambda: rows.times)
