@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, combinations
 from typing import NamedTuple
 
 from bridge.ddl.classes import ACTIONS, CONSTRAINTS, RUNS_ON, ChangeClass
@@ -36,16 +36,20 @@ def swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
     return any(old in given and new in freed for old, new in renamed)
 
 
+def takes_name_early(actions: Sequence[Sequence[Token]]) -> bool:
+    """Tells whether an action gives a column the name that another column loses by a later one."""
+    names = [column_names([action]) for action in actions]
+    return any(one.given & later.freed for one, later in combinations(names, 2))
+
+
 def column_names(actions: Sequence[Sequence[Token]]) -> ColumnNames:
     """Tells which names of columns the actions of an ALTER TABLE take away, and which they give."""
     renamed: list[tuple[str, str]] = []
     freed, given = set[str](), set[str]()
     for action in chain.from_iterable(map(additions, actions)):
         found, behind = action_class(action), behind_verb(action)
-        if pair := renamed_column(action):
+        if pair := behind[:2] if action[0].word == "CHANGE" else renamed_column(action):
             renamed.append((_lower(pair[:1]), _lower(pair[1:])))
-        elif action[0].word == "CHANGE":
-            renamed.append((_lower(behind[:1]), _lower(behind[1:2])))
         elif found is ChangeClass.DROP_COLUMN:
             freed.add(_lower(behind[:1]))
         elif found is ChangeClass.ADD_COLUMN:

@@ -123,12 +123,8 @@ def tidb_comments(statement: str) -> list[Comment]:
     found = (
         t for t in _scan(statement, tidb=False, mariadb=False) if t.kind == "comment" and t.text.startswith("/*T!")
     )
-    return [Comment(_feature(token.text), token.span) for token in found]
-
-
-def _feature(comment: str) -> str:
-    named = re.match(r"/\*T!\[([\w,]*)\]", comment)
-    return named[1] if named else "no feature named"
+    features = ((re.match(r"/\*T!\[([\w,]*)\]", token.text), token.span) for token in found)
+    return [Comment(named[1] if named else "no feature named", span) for named, span in features]
 
 
 def _scan(statement: str, *, tidb: bool, mariadb: bool) -> Iterator[Token]:

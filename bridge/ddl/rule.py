@@ -90,7 +90,8 @@ class Site:
     target does not know it.  is_approved: the operator has said that its rows will be the upstream's.
     tells_second: whether the statement is dated by the second in which it began.
     sends_texts: whether the values of columns of the character set binary come as texts.
-    is_shown: whether a server has written it (SHOW CREATE TABLE), with escapes whatever the sql_mode."""
+    is_shown: whether a server has written it (SHOW CREATE TABLE), with escapes whatever the sql_mode.
+    is_of_canal: whether official Canal has sent it."""
 
     target: Capabilities
     collations: CollationRules = field(default_factory=CollationRules)
@@ -102,6 +103,7 @@ class Site:
     tells_second: bool = False
     sends_texts: bool = False
     is_shown: bool = False
+    is_of_canal: bool = False
 
     @property
     def is_from_tidb(self) -> bool:

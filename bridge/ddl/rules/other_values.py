@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
+from bridge.ddl.alter_actions import takes_name_early
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, span_of, with_depth
@@ -102,9 +103,14 @@ class _OtherValues(NamedTuple):
 
 def refuse_other_values(statement: StatementParts, site: Site) -> None:
     """Refuses an ALTER TABLE that gives rows which are there other values than the upstream's, which no message
-    tells."""
+    tells; or, sent by official Canal, rows behind it."""
     if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
         return
+    if site.is_of_canal and takes_name_early([item.tokens for item in statement.lists[0]]):
+        raise UnsupportedError(
+            "Canal renames one column after the other, and may give rows behind it the values of each other's columns:"
+            " approve it, have Canal read its tables anew, and have bridge verify --against upstream fix what differs"
+        )
     for look in (_values_of_their_own, _other_conversion, _other_default):
         for item in statement.items:
             found = look(item, statement, site)

@@ -144,7 +144,8 @@ def hashed_partitions(statement: StatementParts, site: Site) -> None:
     """Refuses to empty or exchange one of the partitions into which a server puts rows by a hash of its own: TiDB's is
     another one than that of MySQL and MariaDB (tried on 8.5, 8.0, 5.7, 11.4), and LINEAR means nothing to it."""
     is_other = site.is_from_tidb != site.target.has(Feature.TIDB_SYNTAX)
-    if site.is_approved or not is_other or not any(_takes_rows(item) for item in statement.items):
+    taking = [item for item in statement.items if item.change in {C.EXCHANGE_PARTITION, C.TRUNCATE_PARTITION}]
+    if site.is_approved or not is_other or all(at(item.tokens, 2).word == "ALL" for item in taking):
         return
     method = site.around.partition_method(statement.classified.tables[0])
     if "KEY" in method or "LINEAR" in method:
@@ -152,11 +153,6 @@ def hashed_partitions(statement: StatementParts, site: Site) -> None:
             f"by {method} the target has other rows in a partition than the upstream: change them as it did by hand,"
             " then say bridge ddl done; or approve it if the rows are the same"
         )
-
-
-def _takes_rows(item: Item) -> bool:
-    is_all = at(item.tokens, 2).word == "ALL"
-    return item.change is C.EXCHANGE_PARTITION or (item.change is C.TRUNCATE_PARTITION and not is_all)
 
 
 def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

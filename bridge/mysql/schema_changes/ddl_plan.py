@@ -29,7 +29,7 @@ from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.state.ddl_journal import NOTHING_TO_RUN, Journal, JournalEntry, JournalState
-from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_debezium
+from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_canal, is_of_debezium
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
@@ -163,8 +163,8 @@ class Planner:
         target, zone = self._around.capabilities(session), self._around.zone(session)
         rules, around = self._rules, OnTarget(session, self._journal)
         tells_second = tso_ms(change.commit_ts) % 1000 == 0
-        told = tells_second, is_of_debezium(change.place), is_change_of_snapshot(change.place)
-        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, *told)
+        told = (look(change.place) for look in (is_of_debezium, is_change_of_snapshot, is_of_canal))
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, tells_second, *told)
         try:
             rewritten = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:

@@ -74,6 +74,7 @@ _GTIDS_WITHOUT_GAPS: Final = re.compile(r"(\s*(?:([0-9A-Za-z-]{1,64}):1-|([0-9]{
 _NUMBER: Final = re.compile("[0-9]+")
 _LOCAL: Final = re.compile(r"[0-9]{14}")
 _LOCAL_FORMAT: Final = "%Y%m%d%H%M%S"
+_NO_ZONE: Final = "ckafka writes TIME and TIMESTAMP in a time zone that it does not name: give it with --timezone"
 
 
 def event_ts(moment: object, field: str) -> int:
@@ -193,9 +194,14 @@ def is_change_of_snapshot(place: str) -> bool:
     return place == SNAPSHOT_PLACE or f"/{SNAPSHOT_SERVER}\n" in place
 
 
+def is_of_canal(place: str) -> bool:
+    """Tells whether a place is one that official Canal tells, which names no reader."""
+    return place.startswith((f"{SENT} ", f"{GTID}/"))
+
+
 def is_of_debezium(place: str) -> bool:
-    """Tells whether a place is one that Debezium's connector tells: Canal names no reader."""
-    return bool(place) and not place.startswith((f"{SENT} ", f"{GTID}/", SNAPSHOT_PLACE))
+    """Tells whether a place is one that Debezium's connector tells."""
+    return bool(place) and not is_of_canal(place) and not place.startswith(SNAPSHOT_PLACE)
 
 
 @lru_cache(maxsize=64)
@@ -234,12 +240,12 @@ def local_event_ts(timezone: str | None) -> Callable[[str], int]:
 
     Where the zone's clocks show a time twice, it takes the first.  Raises UsageError for an unknown zone.
     """
-    if timezone is None:
-        return _no_zone
-    zone = zone_of(timezone)
+    zone = None if timezone is None else zone_of(timezone)
 
     @lru_cache(maxsize=4096)
     def read(text: str) -> int:
+        if zone is None:
+            raise DecodeError(_NO_ZONE, Code.NO_TIMEZONE)
         if not _LOCAL.fullmatch(text):
             raise DecodeError(f"TIME is {shown(text)}, not a time like 20160611015029")
         try:
@@ -251,8 +257,3 @@ def local_event_ts(timezone: str | None) -> Callable[[str], int]:
         return ms_tso(ms)
 
     return read
-
-
-def _no_zone(_text: str) -> int:
-    reason = "ckafka writes TIME and TIMESTAMP in a time zone that it does not name: give it with --timezone"
-    raise DecodeError(reason, Code.NO_TIMEZONE)
