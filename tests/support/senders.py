@@ -106,12 +106,8 @@ class Round:
     def messages(self) -> list[Line]:
         """Gives all messages, once the sender has sent the last row upstream.  Fails with the causes in its log, and
         the log's end."""
-        try:
+        with said_in(self.sender):
             return messages_until(self.kafka.bootstrap_servers, self.topics, LAST_WORDS)
-        except AssertionError as error:
-            log = (self.sender.folder / "server.log").read_text(errors="replace")
-            causes = list(dict.fromkeys(line for line in log.splitlines() if line.startswith("Caused by: ")))
-            raise AssertionError("\n".join([str(error), *causes[-CAUSES:], "its log ends:", log[-SHOWN:]])) from None
 
     def arguments(self, command: str, target: str) -> list[str]:
         """`bridge run` or `bridge replay` of its topics."""
@@ -123,6 +119,17 @@ class Round:
             *("--set", f"ddl.source={self.kind.source}"),
             *("--set", "debezium.time_precision_mode=adaptive_time_microseconds"),
         ]
+
+
+@contextmanager
+def said_in(sender: Sender) -> Iterator[None]:
+    """Adds to what fails in it the causes in a sender's log, and the log's end."""
+    try:
+        yield
+    except AssertionError as error:
+        log = (sender.folder / "server.log").read_text(errors="replace")
+        causes = list(dict.fromkeys(line for line in log.splitlines() if line.startswith("Caused by: ")))
+        raise AssertionError("\n".join([str(error), *causes[-CAUSES:], "its log ends:", log[-SHOWN:]])) from None
 
 
 def say_last_words(upstream: SqlServer) -> None:
@@ -173,7 +180,8 @@ def sending(
         )
     with sender:
         log, says = sender.folder / "server.log", STREAMS if kind.release else READS
-        wait_for(lambda: says in log.read_text(errors="replace"), f"it has not said {says!r}", SENT_SECONDS)
+        with said_in(sender):
+            wait_for(lambda: says in log.read_text(errors="replace"), f"it has not said {says!r}", SENT_SECONDS)
         yield Round(kind, kafka, upstream, sender, topics)
 
 
