@@ -197,7 +197,7 @@ def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
     last one.  seen: as in `followed`."""
     marks, places = coordinates_of(applied.place) if applied.place else {}, Places.of(rows.table["place"])
     gtids, files = _sides(places, marks, GTID), _sides(places, marks, FILE)
-    found: Bools = (gtids * files == -1) | (gtids == 0) & (_sides(places, marks, FILE, POSITION_BITS) > 0)
+    found: Bools = (gtids * files == -1) | (gtids == 0) & (abs(_sides(places, marks, FILE, POSITION_BITS)) == 1)
     readers = {name.partition("/")[0] for name in marks if name.startswith(FILE) and not is_of_snapshot(name)}
     for name, numbers in places.numbers.items():
         is_its, is_last = numbers >= 0, np.logical_or.accumulate((numbers >= 0) & (rows.times > seen))
