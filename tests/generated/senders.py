@@ -410,6 +410,18 @@ class Debezium(Sender):
         }  # fmt: skip
 
 
+class DebeziumMariadb(Debezium):
+    """The same on MariaDB, which always has GTIDs: no row of a transaction is numbered, and all have one place."""
+
+    def _source(self, happened: Happened) -> dict[str, Any]:
+        of_mariadb = {
+            "connector": "mariadb",
+            "version": "3.5.0.Final",
+            "gtid": f"0-{happened.server}-{happened.number}",
+        }
+        return super()._source(happened) | of_mariadb
+
+
 SENDERS: Final[dict[str, type[Sender]]] = {
     "Canal": CanalServer,
     "CKafka": Ckafka,
@@ -418,6 +430,7 @@ SENDERS: Final[dict[str, type[Sender]]] = {
     "TiCDC Canal-JSON, old collations unsaid": TicdcOldCollationsUnsaid,
     "TiCDC Debezium": TicdcDebezium,
     "Debezium": Debezium,
+    "Debezium, MariaDB": DebeziumMariadb,
 }
 
 
@@ -425,7 +438,8 @@ def drawn(kind: str, random: Random, *, is_wide: bool = False) -> Sender:
     """A sender with settings of its own.  is_wide: with many partitions."""
     sender = SENDERS[kind]
     partitions = 64 if is_wide else random.choice((1, 1, 2, 3, 5, 7, 12 if sender.broadcasts else 64))
-    has_gtids = sender in (CanalServer, Debezium) and (is_wide or random.random() < 0.5)
+    of_binlog = issubclass(sender, (CanalServer, Debezium))
+    has_gtids = of_binlog and (is_wide or random.random() < 0.5 or sender is DebeziumMariadb)
     tells_none = sender is Ckafka or (sender is CanalServer and not has_gtids)
     is_in_one = tells_none and random.random() < 0.7  # as it has to be for a certain order
     return sender(
@@ -433,7 +447,7 @@ def drawn(kind: str, random: Random, *, is_wide: bool = False) -> Sender:
         f"{random.choice(('up', 'cdc', 'binlog'))}{random.randrange(100)}",
         1 if is_in_one else partitions,
         by_table=random.random() < 0.3,
-        has_topics=sender in (CanalServer, Debezium) and not is_in_one and random.random() < 0.5,
+        has_topics=of_binlog and not is_in_one and random.random() < 0.5,
         has_gtids=has_gtids,
         restarts=random.choice((0, 1, 3)),
         repeats=random.choice((8, 8, 100)),
