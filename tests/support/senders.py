@@ -104,8 +104,7 @@ class Round:
         return self.messages()
 
     def messages(self) -> list[Line]:
-        """Gives all messages, once the sender has sent the last row upstream.  Fails with the causes in its log, and
-        the log's end."""
+        """Gives all messages, once the sender has sent the last row upstream.  Raises SenderError."""
         with said_in(self.sender):
             return messages_until(self.kafka.bootstrap_servers, self.topics, LAST_WORDS)
 
@@ -121,15 +120,19 @@ class Round:
         ]
 
 
+class SenderError(AssertionError):
+    """A sender does not go on; with the causes in its log, and the log's end."""
+
+
 @contextmanager
 def said_in(sender: Sender) -> Iterator[None]:
-    """Adds to what fails in it the causes in a sender's log, and the log's end."""
+    """Raises SenderError for what fails in it."""
     try:
         yield
     except AssertionError as error:
         log = (sender.folder / "server.log").read_text(errors="replace")
         causes = list(dict.fromkeys(line for line in log.splitlines() if line.startswith("Caused by: ")))
-        raise AssertionError("\n".join([str(error), *causes[-CAUSES:], "its log ends:", log[-SHOWN:]])) from None
+        raise SenderError("\n".join([str(error), *causes[-CAUSES:], "its log ends:", log[-SHOWN:]])) from None
 
 
 def say_last_words(upstream: SqlServer) -> None:
