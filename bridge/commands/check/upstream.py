@@ -46,7 +46,15 @@ def gather(upstream: Target) -> UpstreamFacts:
         )
 
 
-_VARIABLES: Final = ("tidb_gc_life_time", "log_bin", "binlog_format", "binlog_row_image")
+_OF_ROWS: Final = {
+    "binlog_format": ("ROW", "its binlog lacks changes of rows"),
+    "binlog_row_image": ("FULL", "messages hold parts of rows"),
+    "binlog_transaction_compression": ("OFF", "nothing tells which rows of a transaction the sender sends again"),
+    "binlog_row_value_options": ("", "Debezium passes over updates of JSON"),
+    "log_bin_compress": ("OFF", "Debezium passes over rows"),
+}
+"""Variables of how the binlog holds rows: what they have to be, and what is lost otherwise."""
+_VARIABLES: Final = ("tidb_gc_life_time", "log_bin", *_OF_ROWS)
 
 
 def _new_collations(session: Session) -> bool | None:
@@ -85,12 +93,10 @@ def _judge_collations(facts: UpstreamFacts, source: str) -> Finding:
     if facts.new_collations is is_old:
         fix = (
             'set ddl.source = "tidb", and make tables that are there anew, with the collations that they have upstream'
+            if is_old
+            else 'set ddl.source = "tidb-old-collations" before tables are made or copied; give those that are there'
+            " collations that compare bytes"
         )
-        if not is_old:
-            fix = (
-                'set ddl.source = "tidb-old-collations" before tables are made or copied; give those that are there'
-                " collations that compare bytes"
-            )
         compares = "as their names say" if facts.new_collations else "bytes, whatever their names say"
         what = f"the upstream's collations compare {compares}, and ddl.source is {source}"
         return fail("upstream-collations", what, fix)
@@ -116,17 +122,12 @@ def judge_messages(facts: UpstreamFacts, found: Decoded) -> Iterator[Finding]:
 def _judge_binlog(variables: Mapping[str, str]) -> Iterator[Finding]:
     if variables.get("log_bin", "OFF").upper() not in {"ON", "1"}:
         return  # a copy, or a replica, of the server whose binlog is read
-    form, image = (variables.get(name, "").upper() for name in ("binlog_format", "binlog_row_image"))
-    if form not in {"ROW", ""}:
-        fix = "SET GLOBAL binlog_format = 'ROW' there"
-        yield fail("upstream-binlog", f"the upstream's binlog_format is {form}: its binlog lacks changes of rows", fix)
-    elif image not in {"FULL", ""}:
-        yield warn(
-            "upstream-binlog",
-            f"the upstream's binlog_row_image is {image}: messages hold parts of rows",
-            "SET GLOBAL binlog_row_image = 'FULL' there",
-        )
-    else:
+    others = [name for name, (right, _) in _OF_ROWS.items() if variables.get(name, "").upper() not in {right, "", "0"}]
+    for name in others:
+        right, lost = _OF_ROWS[name]
+        what, fix = f"the upstream's {name} is {variables[name]}: {lost}", f"SET GLOBAL {name} = '{right}' there"
+        yield fail("upstream-binlog", what, fix) if name == "binlog_format" else warn("upstream-binlog", what, fix)
+    if not others:
         yield ok("upstream-binlog", "the upstream's binlog holds whole rows")
 
 

@@ -234,16 +234,12 @@ def _epoch(literal: str, lost: Lost) -> str:
     return literal
 
 
-def _bits_of_key(_modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
-    """Refuses what a snapshot has of a BIT of several bytes in a key (seen with 3.0.8, 3.6.1 and MariaDB's 3.5.0)."""
-    return Conversion(_reversed if column.precision > _BITS_OF_A_BYTE else _bits)
-
-
 def _bits(literal: str) -> str:
     return values.bits(unquoted(literal)) if is_text(literal) else literal
 
 
 def _reversed(literal: str) -> str:
+    """Refuses what a snapshot has of a BIT of several bytes in a key (seen with 3.0.8, 3.6.1 and MariaDB's 3.5.0)."""
     raise DecodeError(_REVERSED.format(_bits(literal)), Code.LOST_VALUE)
 
 
@@ -300,7 +296,9 @@ def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, lost: 
 
 DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "json": _form(_JSON),
-    "read": _form({**_JSON, "bit": _bits_of_key}),
+    "read": _form(
+        {**_JSON, "bit": lambda _, bit, __: Conversion(_reversed if bit.precision > _BITS_OF_A_BYTE else _bits)}
+    ),
     "avro": _form({}),
     "int64": _form(_INTEGERS),
     "float32": _form({"double": _always(_refuse_half)}),
