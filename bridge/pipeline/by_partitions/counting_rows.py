@@ -166,7 +166,7 @@ class CountingRows:
 
 def _begin_again(rows: pa.Table) -> Bools:
     """Tells of which rows nothing but their place and content tells whether their transaction came twice: behind its
-    first rows, the same come once more in the same order, as of a sender that was restarted."""
+    first rows, the same (up to eight) come once more in that order, as of a sender that was restarted."""
     (places, of_place), content = distinct(rows, ("place",)), distinct(rows, ("table", "before", "after"))[1]
     found = np.zeros(rows.num_rows, np.bool_)
     for start, end in pairwise([*np.flatnonzero(np.diff(of_place, prepend=-1)).tolist(), rows.num_rows]):
@@ -174,5 +174,5 @@ def _begin_again(rows: pa.Table) -> Bools:
         if end - start > 1 and not is_numbered:
             one, half = content[start:end], (end - start) // 2
             counts = np.flatnonzero(one[1 : half + 1] == one[0]) + 1
-            found[start:end] = any((one[:count] == one[count : 2 * count]).all() for count in counts)
+            found[start:end] = any((one[:8][:count] == one[count:][:8][:count]).all() for count in counts)
     return found
