@@ -92,8 +92,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def variables() -> dict[str, Place]:
-    """Returns the environment variables, with the setting that each of them gives; properties by name and arrays of
-    tables have none."""
+    """Returns the environment variables, each with its setting; properties by name and arrays of tables have none."""
     named = (place for place, field in fields().items() if not is_table(field) and item_model(field) is None)
     settings = {"_".join(place): place for place in named}
     return {f"{PREFIX}{name.upper()}": place for name, place in (settings | SHORT_NAMES).items()}

@@ -155,7 +155,7 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
     places, indexes = rows.table["place"], rows.table["index"].to_numpy()
-    content, of_place = rows.table.select(["kind", "schema", "table", "before", "after"]), dict[int, int]()
+    content = rows.table.select(["kind", "schema", "table", "before", "after"])
     last_row, last, told = -1, applied, Places.of(places)
     may_be_copies = (rows.times <= seen) & (_sides(told, marks, GTID) < 1)
     followed_by = {name: numbers for name, numbers in told.numbers.items() if name.startswith(FILE)}
@@ -163,6 +163,7 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
         followed_by, marks = {"": _gtid_ranks(told.numbers, marks, may_be_copies)}, {"": _MARK} if marks else {}
     for name, numbers in followed_by.items():
         highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
+        of_place = dict[int, int]()  # the first row of each index at the highest place; of rows in the target, a copy
         for row in np.flatnonzero(numbers >= 0).tolist():
             number, may_be_copy = int(numbers[row]), bool(may_be_copies[row])
             index = int(indexes[row]) if name.startswith(FILE) else 0

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from bridge.errors import SourceError
-from bridge.events import NO_PRIMARY_KEY, Event
+from bridge.events import NO_PRIMARY_KEY, Event, RowChange
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
@@ -262,6 +262,11 @@ def test_rows_of_a_compressed_transaction_are_not_taken_for_copies() -> None:
     events = [decode(b'{"id":1}', (COMPRESSED % told).encode())[0] for told in OF_TWO_EVENTS]
     again = Rows(in_one_partition([*events[:2], *events[:2]]))
     assert np.flatnonzero(followed(again, NO_ROW, lambda: again.times)[0]).tolist() == [2, 3]
+    first = events[0]
+    assert isinstance(first, RowChange)
+    former = first._replace(place=at(9, server=2), after="9")  # behind a failover, copies of two servers
+    last, both = AppliedRow(ms_tso(1), first.place or "", first.index), Rows(in_one_partition([former, first]))
+    assert followed(both, last, lambda: both.times)[0][1]
     rows = Rows(in_one_partition(events))
     with pytest.raises(SourceError, match=r"another one's place in the binlog.*at cdc/0/2"):
         followed(rows, NO_ROW, lambda: rows.times)
