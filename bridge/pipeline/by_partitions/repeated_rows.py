@@ -4,12 +4,12 @@ They must not be applied again, as rows sent again are otherwise: the schema cha
 that they would stay in a table that it emptied, dropped or put in another's place, or have columns that it took away.
 A row is such a one when its partition has shown it before, and it is older than the last schema change of its table.
 Both are told by its place, where that is comparable, otherwise by its commit ts or event time.  A row that is older and
-comes for the first time stops the bridge.
+comes for the first time stops the bridge: its sender was killed before it had sent it.
 
 Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), every row that is sent again
 behind others shows it: its place is not behind the last one of its partition in the target (a set of GTIDs is a part of
-the last one).  None of these is applied again.  Debezium's connector also tells which row of its event a row is, but of
-compressed transactions; with GTIDs alone, a row of the very last transaction may be one more of it.
+the last one).  None of these is applied again.  Debezium's connector for MySQL also tells which row of its event a row
+is, unless the transaction is compressed; with GTIDs alone, a row of the last transaction may be one more of it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
 _MARK: Final = 1
 _ANEW: Final = "begin again behind a new snapshot with a pipeline of another --name"
-_UNCOMPRESSED: Final = f"binlog_transaction_compression=OFF upstream, or the topic of transactions; {_ANEW}"
+_UNCOMPRESSED: Final = f"set it OFF upstream, or read the connector's topic of transactions; {_ANEW}"
 
 log = structlog.get_logger()
 
