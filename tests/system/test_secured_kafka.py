@@ -186,6 +186,7 @@ def secured(certificates: Certificates) -> Iterator[tuple[SecuredKafka, Feed]]:
         kafka.add_scram_user()
         kafka.create_topic(TOPIC, 2)
         kafka.allow(LISTED)
+        committed(kafka)  # a new broker makes the topic of consumer groups only when it is first asked for one
         with Feed(kafka.bootstrap_servers, TOPIC, partitions=2, copies=False) as feed:
             feed.open_bank()
             for _ in range(20):
@@ -234,7 +235,7 @@ def test_every_way_in(
     caught_up = bridge("replay", *configured(way))
     assert caught_up.code == 0, caught_up.err
     assert_equal(target, secured[1].bank)
-    assert committed(secured[0]) == restart(target)
+    assert committed(secured[0]) == restart(target), caught_up.err
     verified = bridge("verify", *configured(way))
     assert verified.code == 0, verified.out + verified.err
     status = bridge("status", "--target", target, "--json")

@@ -1,5 +1,4 @@
-"""Measures how busy the target and its replicas are while `bridge ctl throttle` is set; and a thread
-that looks at servers once a second, and survives whatever happens to them."""
+"""Measures how busy servers are while `bridge ctl throttle` is set; and a thread that survives what happens to them."""
 
 from __future__ import annotations
 
@@ -21,8 +20,6 @@ from bridge.mysql.state.progress import ProgressTable
 LOOK_SECONDS: Final = 1.0
 _TIMEOUT_SECONDS: Final = 10.0
 """Shorter than that of other sessions: a heartbeat that comes late lets others take over."""
-_END_SECONDS: Final = 1.0
-"""A thread that still waits for a server is left: it is a daemon."""
 
 log = structlog.get_logger()
 
@@ -65,6 +62,9 @@ class Lookout:
     close: called at the end.
     """
 
+    end_seconds = 1.0
+    """How long the end waits for it.  A thread that still waits for a server then is left: it is a daemon."""
+
     def __init__(
         self, name: str, look: Callable[[], None], close: Callable[[], None], seconds: float = LOOK_SECONDS
     ) -> None:
@@ -79,7 +79,7 @@ class Lookout:
 
     def __exit__(self, *_: object) -> None:
         self._end.set()
-        self._thread.join(_END_SECONDS)
+        self._thread.join(self.end_seconds)
 
     def _work(self) -> None:
         while not self._end.is_set():

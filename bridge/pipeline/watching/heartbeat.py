@@ -152,6 +152,8 @@ class GroupOffsets(Lookout):
     again, and warned about once.
     """
 
+    end_seconds = 10.0  # more than Kafka's client waits for the coordinator of the group
+
     def __init__(self, source: Source, group: str) -> None:
         self._source, self._group = source, group
         self._reporter: StatusReporter | None = None

@@ -110,15 +110,12 @@ def _query(definition: Definition, columns: Sequence[ColumnInfo], keys: Sequence
     """Writes one SELECT for each key, with its number, which of the values are NULL, and the values in hex."""
     values = ",".join(readable(column) for column in columns)
     nulls = ",".join(f"ISNULL({quote_name(column.name)})" for column in columns)
-    table = quote_name(*definition.name)
+    table, found = quote_name(*definition.name), definition.columns
     return " UNION ALL ".join(
-        f"SELECT {number},CONCAT({nulls}),{values} FROM {table} WHERE {_is_key(definition, key)}"
+        f"SELECT {number},CONCAT({nulls}),{values} FROM {table} WHERE "
+        + " AND ".join(f"{quote_name(found[name.lower()].name)}={value}" for name, value in key.items())
         for number, key in enumerate(keys)
     )
-
-
-def _is_key(definition: Definition, key: Literals) -> str:
-    return " AND ".join(f"{quote_name(definition.columns[name.lower()].name)}={value}" for name, value in key.items())
 
 
 def row_of(definition: Definition, columns: Sequence[ColumnInfo], nulls: str, values: Sequence[Any]) -> Literals:
