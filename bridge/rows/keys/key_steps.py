@@ -230,7 +230,7 @@ _KEY_FIX: Final = (
     "give the target's table the keys that the upstream's has at this point (ALTER TABLE ... DROP PRIMARY KEY, ADD"
     " PRIMARY KEY), and start the bridge again; bridge ddl list shows a schema change that was left out. Where a"
     " setting of the sender chose the key of the messages (Debezium's message.key.columns, or a transform), take it"
-    " back for this table"
+    " back for this table; where official Canal names the columns of a dropped key as well, give the table that key"
 )
 
 
