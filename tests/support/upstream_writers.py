@@ -21,10 +21,10 @@ GHOSTS: Final = tuple(name.format(table) for table in NAMES for name in ("_{}_gh
 SIGNALS: Final = "signals"
 """The table of Debezium's signals, of its incremental snapshots' watermarks too."""
 _KEYS: Final = (
-    "id INT PRIMARY KEY",
-    "id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY",
+    "id INT, PRIMARY KEY (id)",
+    "id BIGINT UNSIGNED AUTO_INCREMENT, PRIMARY KEY (id)",
     "id INT, k VARCHAR(8) DEFAULT 'k', PRIMARY KEY (id, k)",
-    "k VARCHAR(12) PRIMARY KEY, id INT",
+    "k VARCHAR(12), id INT, PRIMARY KEY (k)",
     "id INT",
 )
 _TYPES: Final[dict[str, tuple[str, ...]]] = {
@@ -59,9 +59,10 @@ class Writer:
     A schema change names the database everywhere or nowhere, since its session is in it.
 
     What senders garble is left out.  Both: CREATE TABLE IF NOT EXISTS ... LIKE of a table that is there, whose columns
-    they take for those of the other from then on.  Canal 1.1.7: text that is no UTF-8, and on MariaDB a character set
-    in CREATE TABLE, whose event in the binlog it cannot read.  Debezium: zero dates in columns without NULL, which
-    become the column's default.
+    they take for those of the other from then on.  Canal 1.1.7: text that is no UTF-8, on MariaDB a character set in
+    CREATE TABLE, whose event in the binlog it cannot read, and a key in the definition of its column.  Debezium: zero
+    dates in columns without NULL, which become the column's default.  Columns that exchange names, at which one waits
+    for a decision and the other ends, are rare.
 
     for_canal: whether Canal reads it, or else Debezium.
     has_keyless: whether there are tables without a key, whose rows Debezium sends to any partition of their topic.
@@ -113,18 +114,24 @@ class Writer:
         names = self._names()
         if not names:
             return self._run(self._create(self._random.choice(NAMES)))
+        zone = self._random.choice(("+00:00", "+00:00", "+00:00", "-07:30"))
+        self._session.execute(f"SET time_zone = '{zone}'")
         self._run("BEGIN")
         for _ in range(self._random.choice((1, 1, 2, 3, 8))):
             self._rows(self._random.choice(names))
         self._run("ROLLBACK" if self._random.random() < 0.05 else "COMMIT")
+        self._session.execute("SET time_zone = '+00:00'")
         return None
 
     def schema_change(self) -> None:
         """One schema change, or an online migration."""
-        kinds: list[tuple[int, Callable[[str], Sequence[str]]]] = [
+        kinds: list[tuple[float, Callable[[str], Sequence[str]]]] = [
             (6, self._add), (3, self._drop_column), (3, self._modify), (2, self._rename_column), (3, self._truncate),
             (2, self._drop), (3, self._new), (2, self._rename), (1, self._swap), (2, self._index), (1, self._gh_ost),
             (1, self._pt_osc), (1, self._like), (1, self._default), (1, self._recreate), (1, self._harmless),
+            (2, self._several), (1, self._move_column), (1, self._values), (1, self._key), (2, self._unique),
+            (0.1, self._exchange_names), (1, self._partition), (1, self._generated), (1, self._collation),
+            (1, self._select),
             (0 if self._for_canal else 3, self._snapshot),
         ]  # fmt: skip
         weights, functions = zip(*kinds, strict=True)
@@ -185,13 +192,17 @@ class Writer:
         listed, told = ", ".join(map(quote_name, values)), ", ".join(values.values())
         kind = dice.randrange(20)
         if kind < 9 or not others:
-            word = dice.choice(("INSERT IGNORE", "REPLACE", "INSERT IGNORE"))
-            self._run(f"{word} INTO {table} ({listed}) VALUES ({told})")
+            word = dice.choice(("INSERT IGNORE", "REPLACE", "INSERT IGNORE", "INSERT"))
+            upsert = f" ON DUPLICATE KEY UPDATE {', '.join(f'{c} = {values[c]}' for c in others[:2])}" * (
+                word == "INSERT"
+            )
+            self._run(f"{word} INTO {table} ({listed}) VALUES ({told}){upsert}")
         elif kind < 15:
             column = dice.choice(others)
             self._run(f"UPDATE {table} SET {quote_name(column)} = {values[column]} WHERE {where}")
         elif kind < 16:
-            self._run(f"UPDATE IGNORE {table} SET id = id + 1000 WHERE {where}")
+            moved = dice.choice((f"id + 1000 WHERE {where}", f"id + 1 WHERE {where} ORDER BY id DESC LIMIT 5"))
+            self._run(f"UPDATE IGNORE {table} SET id = {moved}")
         elif kind < 17:
             self._run(f"INSERT IGNORE INTO {table} ({listed}) SELECT {listed} FROM {table} WHERE {where}")
         else:
@@ -279,6 +290,84 @@ class Writer:
         self._columns += 1
         told = f'{{"data-collections": ["{DATABASE}.{table}"], "type": "incremental"}}'
         return [f"INSERT INTO {DATABASE}.{SIGNALS} VALUES ('ask{self._columns}', 'execute-snapshot', '{told}')"]
+
+    def _several(self, table: str) -> list[str]:
+        """Clauses that depend on each other's order, or have one name."""
+        column = self._free(table)
+        if column is None:
+            return []
+        new = self._column()
+        more = self._random.choice((new, f"{column} {new.partition(' ')[2]}"))
+        at = self._random.choice(("", " FIRST"))
+        return [f"ALTER TABLE {self._named(table)} DROP COLUMN {column}, ADD COLUMN {more}{at}"]
+
+    def _spelled(self, table: str) -> dict[str, str]:
+        """The definitions of the columns that are in no key, as the server shows them."""
+        with suppress(BridgeError, pymysql.MySQLError):
+            [(_, shown)] = self._session.rows(f"SHOW CREATE TABLE {DATABASE}.{table}")
+            lines = [line.strip().rstrip(",") for line in str(shown).split("\n")]
+            told = [line[1:].split("` ", 1) for line in lines if line.startswith("`")]
+            return {name: definition for name, definition in told if name not in {"id", "k"}}
+        return {}
+
+    def _move_column(self, table: str) -> list[str]:
+        columns = self._spelled(table)
+        if not columns:
+            return []
+        column = self._random.choice(list(columns))
+        at = self._random.choice(("FIRST", "AFTER id"))
+        return [f"ALTER TABLE {self._named(table)} MODIFY {column} {columns[column]} {at}"]
+
+    def _exchange_names(self, table: str) -> list[str]:
+        columns = self._spelled(table)
+        if len(columns) < 2:
+            return []
+        left, right = self._random.sample(list(columns), 2)
+        exchanged = f"CHANGE {left} {right} {columns[left]}, CHANGE {right} {left} {columns[right]}"
+        return [f"ALTER TABLE {self._named(table)} {exchanged}"]
+
+    def _values(self, table: str) -> list[str]:
+        """Moves the values of an ENUM or SET, which senders tell by number."""
+        found = {name: told for name, told in self._spelled(table).items() if told.startswith(("enum", "set"))}
+        return [
+            f"ALTER TABLE {self._named(table)} MODIFY {name} {told.replace(chr(40), '(' + repr('w') + ',', 1)}"
+            for name, told in list(found.items())[:1]
+        ]
+
+    def _key(self, table: str) -> list[str]:
+        """Another primary key, or the first one."""
+        column = self._free(table)
+        key = self._random.choice(("id", "id, k", f"id, {column}"))
+        what = self._random.choice(("DROP PRIMARY KEY, ", ""))
+        return [f"ALTER TABLE {self._named(table)} {what}ADD PRIMARY KEY ({key})"]
+
+    def _unique(self, table: str) -> list[str]:
+        column = self._free(table)
+        if column is None:
+            return []
+        if self._random.random() < 0.3:
+            return [f"ALTER TABLE {self._named(table)} DROP INDEX u_{column}"]
+        return [f"ALTER TABLE {self._named(table)} ADD UNIQUE KEY u_{column} ({column})"]
+
+    def _partition(self, table: str) -> list[str]:
+        words = self._random.choice(
+            ("PARTITION BY HASH (id) PARTITIONS 3", "TRUNCATE PARTITION p1", "REMOVE PARTITIONING")
+        )
+        return [f"ALTER TABLE {self._named(table)} {words}"]
+
+    def _generated(self, table: str) -> list[str]:
+        self._columns += 1
+        kind = self._random.choice(("VIRTUAL", "STORED"))
+        return [f"ALTER TABLE {self._named(table)} ADD COLUMN c{self._columns} BIGINT AS (id % 5) {kind}"]
+
+    def _collation(self, table: str) -> list[str]:
+        collation = self._random.choice(("utf8mb4_bin", "utf8mb4_unicode_ci"))
+        return [f"ALTER TABLE {self._named(table)} CONVERT TO CHARACTER SET utf8mb4 COLLATE {collation}"]
+
+    def _select(self, table: str) -> list[str]:
+        to, column = self._random.choice(NAMES), self._free(table)
+        names = f"id, {column}" if column else "id"
+        return [f"CREATE TABLE {self._named(to)} (PRIMARY KEY (id)) SELECT {names} FROM {self._named(table)}"]
 
     def _gh_ost(self, table: str) -> list[str]:
         """As gh-ost does it: a ghost table, altered, filled, and exchanged in one RENAME."""
