@@ -92,15 +92,15 @@ class Reached:
         return place
 
     def _check(self, ids: Sequence[str], topic: str) -> None:
-        if has_gtid(ids[0]):
-            for one, other in pairwise([self._last(ids[0], is_change=True), *ids]):
+        if has_gtid(ids[0]):  # the rows of CREATE TABLE ... SELECT have the GTID of the statement
+            for one, other in pairwise([self._last(ids[0], is_change=ids[0] not in self.place.changes), *ids]):
                 if other <= one:
                     raise other_binlog(f"{told_id(other)} lies behind {told_id(one)} there", topic)
 
     def is_past(self, id_: str, *, is_change: bool = False) -> bool:
-        """Tells whether a transaction is in the target, or was due; of one whose id has no number that compares with
-        that of the last, by its rows alone."""
-        return id_ <= self._last(id_, is_change=is_change) or id_ in self.gone or id_ == self.place.id
+        """Tells whether a transaction was due; of one whose id does not compare with that of the last, by its rows."""
+        is_last = id_ == self.place.id not in self.place.changes
+        return is_last or id_ <= self._last(id_, is_change=is_change) or id_ in self.gone
 
     def begin_at(self, server: str) -> None:
         """Notes whose binlog is read at first."""

@@ -97,6 +97,20 @@ def test_a_schema_change_before_lower_gtids() -> None:
         fed(at(OLD, "1", 1, offset=1), end("1", 1, a=1), ddl("u:2", LOWER + 9, 2))
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_rows_that_have_the_gtid_of_the_statement_before_them(is_restarted: bool) -> None:
+    """CREATE TABLE ... SELECT of MySQL 8; the connector is killed in their midst, and sends the rest with an END that
+    counts no more."""
+    fed = due_before()
+    if is_restarted:
+        fed = Fed(queue(Place.read(fed.queue.reached.place.text())))
+    first, rest = at(OLD, "4", 410, offset=5), at(OLD, "4", 420, offset=6)
+    assert fed(begin("4", 4), first, begin("4", 5), end("4", 6, a=1)) == []
+    assert fed(rest, at(OLD, "5", 500, offset=7), end("5", 7, a=1), now=DOUBT_SECONDS) == ["5", "6", "7"]
+    assert fed(first, end("4", 8, a=1), now=2 * DOUBT_SECONDS) == []
+    assert fed.repeated == 1
+
+
 NEXT = f"{SERVER[:-1]}2"
 """The server that has committed what comes behind the failover."""
 
