@@ -47,7 +47,7 @@ _ALL_TABLES: Final = ""
 _ANY_DATABASE: Final = ""
 _MARK: Final = 1
 _ANEW: Final = "begin again behind a new snapshot with a pipeline of another --name"
-_UNCOMPRESSED: Final = f"set it OFF upstream, or read the connector's topic of transactions; {_ANEW}"
+_UNCOMPRESSED: Final = f"set it OFF upstream, or read the topic of transactions; take no blocking snapshots; {_ANEW}"
 
 log = structlog.get_logger()
 

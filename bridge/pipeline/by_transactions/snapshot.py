@@ -39,8 +39,8 @@ class Snapshot:
 
 def _begun_again(where: str) -> SourceError:
     return SourceError(
-        "the connector has begun another snapshot, since it was killed in its first one or has lost its offsets: what"
-        " was deleted upstream in between is in no message, and rows without a key would double",
+        "the connector has begun another snapshot, as it was killed in its first one, has lost its offsets, or got the"
+        " signal for a blocking one: what was deleted in between is in no message, and rows without a key would double",
         where=where,
         fix="have the connector take its snapshot under another topic.prefix, and begin a new pipeline with those"
         " topics into an empty target; bridge help starting has the steps",

@@ -42,8 +42,8 @@ _MARK: Final = re.compile(
 )
 """A mark as the connector writes it."""
 _OFF: Final = (
-    "the row names no transaction: provide.transaction.metadata was off in the connector when it was sent; without the"
-    " topic of transactions such rows can be applied"
+    "the row names no transaction: it is of an XA transaction or a blocking snapshot, or provide.transaction.metadata"
+    " was off; without the topic of transactions such rows can be applied, in a pipeline of another --name"
 )
 
 
