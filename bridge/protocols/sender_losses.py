@@ -137,7 +137,7 @@ class _Connector:
             " (Kafka Connect 3.5 and later): without a value.converter, it has the worker's with the worker's settings"
         )
         if any("avro" in _schema(message) for message in self._rows):
-            fix = "set value.converter.ignore.default.for.nullables=true in the connector (Confluent's converter)"
+            fix = "set value.converter.ignore.default.for.nullables=true (Confluent's converter; Apicurio's has it not)"
         columns: dict[str, None] = {}
         for message in self._rows:
             fields, row, source = _fields(message), _payload(message).get("after"), _source(message)
