@@ -316,7 +316,10 @@ def _content(record: Record) -> str:
 def _row(record: Record, event: RowChange) -> str:
     """Returns the key, then the other columns; of an update only those that changed, from old to new."""
     key, before, after = (
-        {name: _marked(name, literal, record) for name, literal in (row or {}).items()}
+        {
+            name: f"{_UNTYPED}{literal}" if name in record.untyped and literal != "NULL" else literal
+            for name, literal in (row or {}).items()
+        }
         for row in (record.key, record.row(event.before), record.row(event.after))
     )
     named = f"key ({_assigned(key)})" if key else "no key named"
@@ -332,10 +335,6 @@ def _row(record: Record, event: RowChange) -> str:
 
 def _assigned(row: dict[str, str]) -> str:
     return ", ".join(f"{name}={_cut(literal)}" for name, literal in row.items())
-
-
-def _marked(name: str, literal: str, record: Record) -> str:
-    return f"{_UNTYPED}{literal}" if name in record.untyped and literal != "NULL" else literal
 
 
 def _cut(literal: str) -> str:

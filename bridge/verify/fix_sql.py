@@ -73,12 +73,9 @@ def _plain(quoted: str) -> str:
         return quoted
     if _NO_TEXT.search(quoted):
         content = quoted[1:-1].encode("utf-8", "surrogateescape")
-        return f"x'{_ESCAPED.sub(_unescaped, content).hex()}'"
+        bare = _ESCAPED.sub(lambda match: b"'" if match[1] is None else _UNESCAPES.get(match[1], match[1]), content)
+        return f"x'{bare.hex()}'"
     return _CONTROL.sub(lambda match: _ESCAPES.get(match[1], match[0]), quoted)
-
-
-def _unescaped(match: re.Match[bytes]) -> bytes:
-    return b"'" if match[1] is None else _UNESCAPES.get(match[1], match[1])
 
 
 def commented(words: str) -> str:

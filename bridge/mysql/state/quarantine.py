@@ -107,17 +107,13 @@ def dump_change(change: RowChange) -> str:
 def load_change(text: str | bytes, commit_ts: int, index: int) -> RowChange:
     """Reads a row change from the JSON of `dump_change`."""
     found: dict[str, Any] = orjson.loads(text)
-    columns, key, before, after = (_joined(found[name]) for name in _LISTS)
+    columns, key, before, after = (None if found[name] is None else SEP.join(found[name]) for name in _LISTS)
     kind = Kind[found["kind"].upper()]
     return RowChange(kind, commit_ts, index, found["schema"], found["table"], columns or "", key or "", before, after)
 
 
 def _parts(joined: str | None) -> Sequence[str] | None:
     return joined.split(SEP) if joined else None if joined is None else []
-
-
-def _joined(parts: Sequence[str] | None) -> str | None:
-    return None if parts is None else SEP.join(parts)
 
 
 def _fitted(entry: Entry, packet: int) -> tuple[str | None, str | None, str | None, int]:

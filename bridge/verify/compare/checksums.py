@@ -135,14 +135,10 @@ def readable(column: ColumnInfo, alias: str = "") -> str:
 
 
 def row_hash(tokens: Sequence[str], separator: str = COMMA) -> str:
-    """Writes the SQL expression of 64 bits of the MD5 of a row's text, as a number."""
-    return f"CAST(CONV(LEFT({_digest(tokens, separator)},16),16,10) AS UNSIGNED)"
-
-
-def _digest(tokens: Sequence[str], separator: str = COMMA) -> str:
-    """Writes the SQL expression of the MD5 of a row's text.  The separator makes all of it bytes: texts of two _bin
-    collations cannot be joined as texts (error 1271)."""
-    return f"MD5(CONCAT_WS(CAST({separator} AS BINARY),{','.join(tokens)}))"
+    """Writes the SQL expression of 64 bits of the MD5 of a row's text, as a number.  The separator makes all of it
+    bytes: texts of two _bin collations cannot be joined as texts (error 1271)."""
+    digest = f"MD5(CONCAT_WS(CAST({separator} AS BINARY),{','.join(tokens)}))"
+    return f"CAST(CONV(LEFT({digest},16),16,10) AS UNSIGNED)"
 
 
 def fingerprint_query(tokens: Sequence[str], *rows: str, separator: str = COMMA) -> str:

@@ -83,15 +83,12 @@ def _place(source: Definition, name: str) -> str:
 def index_statements(table: Definition, create: str, missing: Iterable[str], in_the_way: Collection[str]) -> list[str]:
     """Writes the statements that add missing indexes.  in_the_way: names that the target's own indexes have."""
     lines: Mapping[str, str] = index_lines(create)
+    drops = {one: f"DROP {'PRIMARY KEY' if one == 'PRIMARY' else f'KEY {quote_name(one)}'}, " for one in in_the_way}
     return [
-        f"ALTER TABLE {quote_name(*table.name)} {_drop(name) if name in in_the_way else ''}ADD {lines[name]}"
+        f"ALTER TABLE {quote_name(*table.name)} {drops.get(name, '')}ADD {lines[name]}"
         for name in missing
         if name in lines
     ]
-
-
-def _drop(name: str) -> str:
-    return "DROP PRIMARY KEY, " if name == "PRIMARY" else f"DROP KEY {quote_name(name)}, "
 
 
 def source_name(source: Capabilities) -> str:
