@@ -267,9 +267,10 @@ def _is_float32(number: float) -> bool:
 
 
 def _has_scale(scale: int, number: float) -> bool:
-    """Tells whether a number has no more decimals than a DOUBLE(M,D), which rounds.  MySQL rounds -0.01 to
-    -0.010000000000000009."""
-    return math.isclose(number, round(number, scale), rel_tol=4e-15)
+    """Tells whether a number has no more decimals than a DOUBLE(M,D), which rounds.  MySQL rounds what is above the
+    integer below: -0.0001 becomes -9.999999999998899e-05."""
+    below, is_near = number // 1, math.isclose(number, round(number, scale), rel_tol=4e-15)
+    return is_near or below + round((number - below) * 10.0**scale) / 10.0**scale == number
 
 
 _REAL: Final = r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+"

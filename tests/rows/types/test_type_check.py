@@ -157,6 +157,7 @@ WIDE_ENOUGH = [
     ("DOUBLE(9,2)", Literal("-7.0e0")),
     ("DOUBLE(10,2)", Literal("-0.010000000000000009e0")),
     ("DOUBLE(10,6)", Literal("1e-06")),
+    ("DOUBLE(20,4)", Literal("-9.999999999998899e-05")),
     ("DOUBLE(15,2)", Literal("1234567890123.45e0")),
     ("DECIMAL(65,30)", Literal("-0.000000000000000000000000000001")),
     *(("CHAR(9)", " a x"), ("CHAR(9)", ""), ("VARCHAR(9)", "ab  "), ("TEXT", Literal("x'c3a9'")), ("ENUM('a','b')", 2)),
