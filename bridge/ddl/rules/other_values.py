@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -25,12 +26,7 @@ _OTHER_EACH_TIME: Final = frozenset(
 )
 """Functions that give a server's rows other values than another server's."""
 MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    return re.compile(text, re.IGNORECASE)
-
-
+_pattern: Final = partial(re.compile, flags=re.IGNORECASE)
 _SCALED: Final = r"(?:float[48]?|double(?:\s+precision)?|real)\s*\(\s*\d+\s*,"
 _KINDS: Final = {
     "scaled": _pattern(_SCALED),
@@ -111,7 +107,7 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
             "Canal renames one column after the other, and may give rows behind it the values of each other's columns:"
             " approve it, have Canal read its tables anew, and have bridge verify --against upstream fix what differs"
         )
-    for look in (_values_of_their_own, _other_conversion, _other_default):
+    for look in (_values_of_their_own, _implicit_moment, _other_conversion, _other_default):
         for item in statement.items:
             found = look(item, statement, site)
             if found and site.around.has_rows(statement.classified.tables[0], found.where):
@@ -130,6 +126,21 @@ def _values_of_their_own(item: Item, statement: StatementParts, site: Site) -> _
         f"each server makes up its own values of {item.definition[0].text} ({word}) for the rows that are there: add"
         " the column with the values that the upstream's rows have, then say bridge ddl done; or approve it if they"
         " will be the same",
+    )
+
+
+def _implicit_moment(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
+    """Finds a TIMESTAMP that MySQL 5.7 by its defaults makes NOT NULL, and fills, since it does not say NULL."""
+    words = [token.word for _, token, depth in with_depth(item.definition) if depth == 0]
+    is_new = item.change is C.ADD_COLUMN
+    tells = {"DEFAULT": is_new, "NULL": not is_new or "NOT" not in words, "AS": True}
+    if site.source != "mysql-5.7" or words[1:2] != ["TIMESTAMP"] or any(tells.get(word) for word in words[2:]):
+        return None
+    return _OtherValues(
+        "TRUE" if is_new else f"{quote_name(former_name(item))} IS NULL",
+        f"with explicit_defaults_for_timestamp=OFF, MySQL 5.7's default, rows that are there got the moment, or a zero"
+        f" date, in {item.definition[0].text}: replace the statement by one with the column as SHOW CREATE TABLE has it"
+        " upstream, or make its change by hand and say bridge ddl done; approve it if the setting is ON there",
     )
 
 

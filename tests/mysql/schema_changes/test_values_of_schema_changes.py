@@ -376,6 +376,36 @@ def test_the_moment_of_a_statement_of_mysql(target: str, session: Session, colum
         run_all(target, in_one_partition([change, boundary(change.commit_ts + 1)]), ddl=ddl_rules(source="mysql-8"))
 
 
+IMPLICIT = {
+    "ADD c TIMESTAMP": True,
+    "ADD v INT, ADD c TIMESTAMP(3) NOT NULL": True,
+    "ADD c TIMESTAMP ON UPDATE CURRENT_TIMESTAMP": True,
+    "MODIFY t TIMESTAMP": True,
+    "CHANGE t c TIMESTAMP DEFAULT '2020-01-01'": True,
+    "ADD c TIMESTAMP NULL": False,
+    "ADD c TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP": False,
+    "ADD c TIMESTAMP AS (t)": False,
+    "ADD `TIMESTAMP` DATETIME": False,
+    "MODIFY t TIMESTAMP NULL": False,
+    "MODIFY id TIMESTAMP": False,
+}
+"""Actions of ALTER TABLE, and whether they are held."""
+
+
+@pytest.mark.parametrize("action", IMPLICIT)
+def test_a_timestamp_that_does_not_say_null(target: str, session: Session, action: str) -> None:
+    """MySQL 5.7 makes it NOT NULL unless explicit_defaults_for_timestamp is on, and gives the rows that are there the
+    moment, or a zero date, where the target has NULL."""
+    session.execute("CREATE TABLE t (id DATETIME PRIMARY KEY, t DATETIME)")
+    session.execute("INSERT INTO t VALUES ('2020-01-01', NULL)")
+    events = in_one_partition([schema_change(TS, f"ALTER TABLE t {action}"), boundary(TS + 1)])
+    with pytest.raises(HeldError, match="explicit_defaults") if IMPLICIT[action] else nullcontext():
+        run_all(target, events, ddl=ddl_rules(source="mysql-5.7"))
+    if IMPLICIT[action]:
+        decide(target, session, JournalState.APPROVED)
+        run_all(target, events, ddl=ddl_rules(source="mysql-5.7"))
+
+
 NUMBERED = ["MODIFY v INT AUTO_INCREMENT", "CHANGE COLUMN v w BIGINT UNSIGNED NOT NULL AUTO_INCREMENT COMMENT 'x'"]
 
 
