@@ -24,7 +24,8 @@ def configure_logs(form: str = "text", level: str = "info") -> None:
     form: `text` or `json`, in which the notes of commands are events as well.  level: the lowest that is shown.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    logging.getLogger().addFilter(_drop)
+    # The traceback that Py4J logs when the JVM has ended is dropped.  Nothing else uses the root logger itself.
+    logging.getLogger().addFilter(lambda _: False)
     as_json = form == "json"
     structlog.configure(
         processors=[
@@ -64,8 +65,3 @@ def _on_one_line(_: object, __: str, event: EventDict) -> EventDict:
     """Makes texts, which may come from messages and servers, safe to print on one line; other values are shown by
     repr."""
     return {name: visible(redacted(value)) if isinstance(value, str) else value for name, value in event.items()}
-
-
-def _drop(_: logging.LogRecord) -> bool:
-    """Drops the traceback that Py4J logs when the JVM has ended.  Nothing else uses the root logger itself."""
-    return False

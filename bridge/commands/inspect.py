@@ -107,7 +107,13 @@ class Record:
             "kind": self.kind,
             "code": fields.get("code"),
             "reason": fields.get("reason"),
-            "around": self.around and _readable(self.around),
+            "around": self.around
+            and {
+                "first_byte": self.around.first,
+                "fails_at": self.around.at,
+                "hex": self.around.content.hex(" "),
+                "text": printable(self.around.content),
+            },
             "index": fields.get("index"),
             "schema": fields.get("schema") or None,
             "table": fields.get("table") or None,
@@ -123,15 +129,6 @@ class Record:
             **self.origin,
         }
         return {name: value for name, value in shown.items() if value is not None}
-
-
-def _readable(around: Around) -> dict[str, Any]:
-    return {
-        "first_byte": around.first,
-        "fails_at": around.at,
-        "hex": around.content.hex(" "),
-        "text": printable(around.content),
-    }
 
 
 def printable(content: bytes) -> str:

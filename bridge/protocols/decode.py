@@ -37,7 +37,12 @@ def check_times(events: Iterable[Event], highest: int) -> None:
         ts = getattr(event, "commit_ts", 0)
         if ts > highest and not getattr(event, "by_time", False):
             what = "boundary" if isinstance(event, Boundary) else "commit ts"
-            raise DecodeError(_reason(what, ts, highest), Code.AHEAD_OF_CLOCK)
+            raise DecodeError(
+                f"its {what} {ts} is {tso_time(ts)}, {_how_long(ts, highest)} later than can be ({tso_time(highest)},"
+                " by this machine's clock, Kafka's timestamp and source.ahead_seconds): the sender is wrong, or this"
+                " machine's clock is behind, or the upstream's is ahead (then raise source.ahead_seconds)",
+                Code.AHEAD_OF_CLOCK,
+            )
 
 
 def numbers_above(lots: Iterable[RowEvents], highest: int) -> Numbers:
@@ -54,14 +59,6 @@ def _above(lot: RowEvents, highest: int) -> Numbers:
         are_above &= ~lot.events.column("by_time").to_numpy(zero_copy_only=False)
     above: Numbers = lot.numbers[are_above]
     return above
-
-
-def _reason(what: str, ts: int, highest: int) -> str:
-    return (
-        f"its {what} {ts} is {tso_time(ts)}, {_how_long(ts, highest)} later than can be ({tso_time(highest)}, by this"
-        " machine's clock, Kafka's timestamp and source.ahead_seconds): the sender is wrong, or this machine's clock is"
-        " behind, or the upstream's is ahead (then raise source.ahead_seconds)"
-    )
 
 
 def _how_long(ts: int, highest: int) -> str:

@@ -133,30 +133,31 @@ class Report:
             "held_seconds": round(self.held_seconds, 4),
             "seconds": round(self.seconds, 3),
             "notes": self.notes,
-            "tables": [_document(table) for table in sorted(self.tables, key=lambda table: table.name)],
+            "tables": [
+                {
+                    "table": str(table.name),
+                    "equal": table.is_equal,
+                    **{name: getattr(table, name) for name in _ADDED},
+                    "seconds": round(table.seconds, 3),
+                    "schema": list(table.schema),
+                    "notes": list(table.notes),
+                    "first_rows": [
+                        {
+                            "finding": row.finding.value,
+                            "key": dict(row.key),
+                            "columns": [
+                                {"column": c.column, "expected": c.expected, "actual": c.actual} for c in row.cells
+                            ],
+                            "copies": row.copies,
+                            "commit_ts": row.commit_ts,
+                            "position": row.position,
+                        }
+                        for row in table.shown
+                    ],
+                }
+                for table in sorted(self.tables, key=lambda table: table.name)
+            ],
         }
-
-
-def _document(table: TableResult) -> dict[str, Any]:
-    return {
-        "table": str(table.name),
-        "equal": table.is_equal,
-        **{name: getattr(table, name) for name in _ADDED},
-        "seconds": round(table.seconds, 3),
-        "schema": list(table.schema),
-        "notes": list(table.notes),
-        "first_rows": [
-            {
-                "finding": row.finding.value,
-                "key": dict(row.key),
-                "columns": [{"column": c.column, "expected": c.expected, "actual": c.actual} for c in row.cells],
-                "copies": row.copies,
-                "commit_ts": row.commit_ts,
-                "position": row.position,
-            }
-            for row in table.shown
-        ],
-    }
 
 
 def shown_row(

@@ -209,7 +209,12 @@ def _held(
                 )
             if progress is None or not (_is_changing(holder, table, progress) or progress.in_parts) or began > patience:
                 if progress and may_be_ahead(holder, Journal(table.name, table.schema), progress.pending):
-                    raise _interrupted(table)
+                    raise StoppedError(
+                        "a schema change runs, or was interrupted, and may be on the target although progress is before"
+                        " it",
+                        where=f"pipeline {table.name}",
+                        fix="run verify again when it has ended; start the bridge if it does not run",
+                    )
                 inside(progress)
                 return progress, time.monotonic() - began
         finally:
@@ -224,14 +229,6 @@ def _is_changing(session: Session, table: ProgressTable, progress: Progress) -> 
         return False
     entry = Journal(table.name, table.schema).find(session, progress.pending[0])
     return entry is None or entry.state not in OPEN
-
-
-def _interrupted(table: ProgressTable) -> StoppedError:
-    return StoppedError(
-        "a schema change runs, or was interrupted, and may be on the target although progress is before it",
-        where=f"pipeline {table.name}",
-        fix="run verify again when it has ended; start the bridge if it does not run",
-    )
 
 
 def _open(sessions: Sequence[Session], progress: Progress | None, beside: Callable[[Progress | None], None]) -> None:

@@ -213,6 +213,16 @@ def is_same_place(one: str, other: str) -> bool | None:
     return False if is_one_batch and is_beside else None
 
 
+def are_side_by_side(one: SchemaChange, other: SchemaChange) -> bool:
+    """Tells whether Canal sent two schema changes in one batch, of which one has, or copies, a table of the other."""
+    tables = [
+        {name.table.folded for name in (*known.touched, known.like) if name}
+        for known in (classify(change.text, change.schema) for change in (one, other))
+        if isinstance(known, Classified)
+    ]
+    return is_same_place(one.place, other.place) is False and len(tables) > 1 and bool(tables[0] & tables[1])
+
+
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})
 
 

@@ -24,7 +24,7 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
-from bridge.pipeline.by_partitions.late_changes import AppliedPlaces
+from bridge.pipeline.by_partitions.late_changes import AppliedPlaces, are_side_by_side
 from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
@@ -59,6 +59,10 @@ Judge = Callable[[SchemaChange, bool], SchemaChange | None]
 for one that the filter excludes."""
 
 
+_SIDE_BY_SIDE: Final = (
+    "nothing tells whether {!r}, which Canal sent to another topic in one batch, comes before or behind it: approve it"
+    " if behind, else make both by hand and say bridge ddl done. Canal tells it with canal.instance.gtidon=true"
+)
 _MOST_BESIDE: Final = 20
 """Among so many schema changes of a partition others of the same second are looked for."""
 
@@ -390,6 +394,11 @@ class PartitionBacklog:
         others = [queue for where, queue in self._queues.items() if where != barrier.where]
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
             change = replace(change, doubt=unclear.reason)
+        if not change.doubt and barrier.moment.is_by_sending:
+            apart = (queue for (topic, _), queue in self._queues.items() if topic != barrier.where[0])
+            stops = (stop.schema_change for queue in apart for stop in queue.schema_changes())
+            beside = next((one.text[:200] for one in stops if are_side_by_side(change, one)), "")
+            change = replace(change, doubt=beside and _SIDE_BY_SIDE.format(beside))
         midst = [f"{topic}/{partition}" for (topic, partition), one in self._queues.items() if one.ends_in_copies]
         if midst and not change.doubt:
             change = replace(change, doubt=_BETWEEN_COPIES.format(midst[0]))

@@ -17,11 +17,6 @@ _TYPE: Final = slice(-3, -2)
 """The type in a message that ends with it, as in `"TYPE":"I"}`."""
 
 
-def _is_of_texts(row: object) -> bool:
-    """Tells whether a row is an object of strings and nulls, as in the samples of the description."""
-    return type(row) is dict and all(value is None or type(value) is str for value in row.values())
-
-
 class FastCkafkaDecoder(FastJsonDecoder):
     """Decodes official format 1; its rows are read by their templates."""
 
@@ -41,7 +36,8 @@ class FastCkafkaDecoder(FastJsonDecoder):
         event = the_row(self._ckafka.events_of(message))
         layout = self._ckafka.layout_of(event.schema, event.table)
         rows = {image: row for image, name in _IMAGES.items() if (row := message.get(name)) is not None}
-        if not all(map(_is_of_texts, rows.values())) or not message.keys() >= set(_IMAGES.values()):
+        are_objects = all(type(row) is dict for row in rows.values()) and message.keys() >= set(_IMAGES.values())
+        if not (are_objects and all(type(text) in {str, type(None)} for row in rows.values() for text in row.values())):
             raise DecodeError("a row that is no object of texts")
         places = {name: _PLACES[type(message[name])] for name in _IN_BINLOG if type(message[name]) in _PLACES}
         images = {_IMAGES[image]: value_holes(image, row) for image, row in rows.items()}
