@@ -26,6 +26,7 @@ _OTHER_EACH_TIME: Final = frozenset(
 )
 """Functions that give a server's rows other values than another server's."""
 MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"})
+_MAY_FILL: Final = frozenset({"mysql-5.7", "mariadb"})
 _pattern: Final = partial(re.compile, flags=re.IGNORECASE)
 _SCALED: Final = r"(?:float[48]?|double(?:\s+precision)?|real)\s*\(\s*\d+\s*,"
 _KINDS: Final = {
@@ -130,17 +131,17 @@ def _values_of_their_own(item: Item, statement: StatementParts, site: Site) -> _
 
 
 def _implicit_moment(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
-    """Finds a TIMESTAMP that MySQL 5.7 by its defaults makes NOT NULL, and fills, since it does not say NULL."""
+    """Finds a TIMESTAMP that a server may make NOT NULL, and fill, by its defaults, since it does not say NULL."""
     words = [token.word for _, token, depth in with_depth(item.definition) if depth == 0]
     is_new = item.change is C.ADD_COLUMN
     tells = {"DEFAULT": is_new, "NULL": not is_new or "NOT" not in words, "AS": True}
-    if site.source != "mysql-5.7" or words[1:2] != ["TIMESTAMP"] or any(tells.get(word) for word in words[2:]):
+    if site.source not in _MAY_FILL or words[1:2] != ["TIMESTAMP"] or any(tells.get(word) for word in words[2:]):
         return None
     return _OtherValues(
         "TRUE" if is_new else f"{quote_name(former_name(item))} IS NULL",
-        f"with explicit_defaults_for_timestamp=OFF, MySQL 5.7's default, rows that are there got the moment, or a zero"
-        f" date, in {item.definition[0].text}: replace the statement by one with the column as SHOW CREATE TABLE has it"
-        " upstream, or make its change by hand and say bridge ddl done; approve it if the setting is ON there",
+        "with explicit_defaults_for_timestamp=OFF (by default in MySQL 5.7, MariaDB before 10.10) rows that are there"
+        f" got the moment, or a zero date, in {item.definition[0].text}: replace it by one with the column of SHOW"
+        " CREATE TABLE upstream, or make its change by hand and say bridge ddl done; approve it if that is ON there",
     )
 
 

@@ -62,8 +62,7 @@ class Lookout:
     close: called at the end.
     """
 
-    end_seconds = 1.0
-    """How long the end waits for it.  A thread that still waits for a server then is left: it is a daemon."""
+    end_seconds = 1.0  # how long the end waits: a thread that still waits for a server then is left, as a daemon
 
     def __init__(
         self, name: str, look: Callable[[], None], close: Callable[[], None], seconds: float = LOOK_SECONDS

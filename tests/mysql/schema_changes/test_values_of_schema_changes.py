@@ -392,18 +392,19 @@ IMPLICIT = {
 """Actions of ALTER TABLE, and whether they are held."""
 
 
+@pytest.mark.parametrize("source", ["mysql-5.7", "mariadb"])
 @pytest.mark.parametrize("action", IMPLICIT)
-def test_a_timestamp_that_does_not_say_null(target: str, session: Session, action: str) -> None:
-    """MySQL 5.7 makes it NOT NULL unless explicit_defaults_for_timestamp is on, and gives the rows that are there the
-    moment, or a zero date, where the target has NULL."""
+def test_a_timestamp_that_does_not_say_null(target: str, session: Session, action: str, source: str) -> None:
+    """MySQL 5.7 and older MariaDB make it NOT NULL unless explicit_defaults_for_timestamp is on, and give the rows that
+    are there the moment, or a zero date, where the target has NULL."""
     session.execute("CREATE TABLE t (id DATETIME PRIMARY KEY, t DATETIME)")
     session.execute("INSERT INTO t VALUES ('2020-01-01', NULL)")
     events = in_one_partition([schema_change(TS, f"ALTER TABLE t {action}"), boundary(TS + 1)])
     with pytest.raises(HeldError, match="explicit_defaults") if IMPLICIT[action] else nullcontext():
-        run_all(target, events, ddl=ddl_rules(source="mysql-5.7"))
+        run_all(target, events, ddl=ddl_rules(source=source))
     if IMPLICIT[action]:
         decide(target, session, JournalState.APPROVED)
-        run_all(target, events, ddl=ddl_rules(source="mysql-5.7"))
+        run_all(target, events, ddl=ddl_rules(source=source))
 
 
 NUMBERED = ["MODIFY v INT AUTO_INCREMENT", "CHANGE COLUMN v w BIGINT UNSIGNED NOT NULL AUTO_INCREMENT COMMENT 'x'"]
