@@ -15,7 +15,7 @@ from bridge.errors import HeldError, SchemaChangeError, UsageError
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
+from bridge.mysql.state.ddl_journal import DONE_BY_HAND, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.settings.load import load_settings
 from tests.support.pipelines import opened, run_all, session_after, sql
@@ -119,6 +119,7 @@ def test_refused(target: str, session: Session) -> None:
 RELEASES: list[tuple[JournalState, str, set[str], JournalState]] = [
     (JournalState.APPROVED, "", {"u"}, JournalState.DONE),
     (JournalState.SKIPPED, "", {"t", "u"}, JournalState.SKIPPED),
+    (JournalState.DONE, "", {"t", "u"}, JournalState.DONE),
     (JournalState.REPLACED, "RENAME TABLE t TO t_old", {"t_old", "u"}, JournalState.DONE),
 ]
 
@@ -143,6 +144,8 @@ def test_held_in_a_replay(
     assert tables(session) == left
     assert sorted(rows(session)) == [(1,), (7,)]
     assert entry(session).state is end
+    [on_record] = Journal("bridge", "_bridge").between(session, 10, 11)
+    assert (on_record.doubt == DONE_BY_HAND) == (state is JournalState.DONE)
 
 
 @pytest.mark.parametrize(("state", "replacement", "left", "end"), RELEASES)

@@ -131,16 +131,13 @@ class Journal:
 
     def between(self, session: Session, low: int, high: int) -> list[SchemaChange]:
         """Gives the schema changes with low <= commit_ts < high (TSO), whatever became of them, in the order in which
-        the bridge came to them."""
+        the bridge came to them.  Their doubt is what became of them."""
         rows = session.rows(
-            f"SELECT commit_ts, schema_name, statement, position, place FROM {self._table}"
+            f"SELECT commit_ts, schema_name, statement, position, place, outcome FROM {self._table}"
             " WHERE name = %s AND commit_ts >= %s AND commit_ts < %s ORDER BY started_at, commit_ts",
             (self._pipeline, low, high),
         )
-        return [
-            SchemaChange(int(commit_ts), schema, "", statement, position, place)
-            for commit_ts, schema, statement, position, place in rows
-        ]
+        return [SchemaChange(int(ts), schema, "", *others) for ts, schema, *others in rows]
 
     def entries(self, session: Session, states: Iterable[JournalState] = tuple(JournalState)) -> list[JournalEntry]:
         """Gives the rows in these states, in the order of the upstream."""

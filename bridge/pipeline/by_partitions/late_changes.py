@@ -24,6 +24,7 @@ from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.clauses import column_names_in
 from bridge.ddl.parser import Classified, classify
 from bridge.model import PartitionId, SchemaChange, TableName
+from bridge.mysql.state.ddl_journal import DONE_BY_HAND
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.pipeline.by_partitions.row_schemas import UnclearRows
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, SENT
@@ -48,6 +49,7 @@ _UNCLEAR: Final = (
     " upstream: skip it (where that is refused, say `bridge ddl done`) or approve it, and compare its tables with the"
     " upstream, as rows of before may have come again"
 )
+_MADE_BESIDE: Final = "{!r}, of its batch, was made by hand: say bridge ddl done if this one was too, else approve it"
 _SWAPS_BACK: Final = "swap back what the first one swapped"
 _MEETS_LATER_ROWS: Final = "come before rows that are in the target already"
 
@@ -164,7 +166,8 @@ def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_tim
     taken = {one.commit_ts for one in alike}
     anew = replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in taken))
     if not alike:
-        return change
+        made = (o.text[:200] for o in before if o.doubt == DONE_BY_HAND and are_side_by_side(change, o))
+        return replace(change, doubt=_MADE_BESIDE.format(text)) if (text := next(made, "")) else change
     told = [is_same_place(one.place, change.place) for one in alike]
     if True in told:
         return None
@@ -214,13 +217,12 @@ def is_same_place(one: str, other: str) -> bool | None:
 
 
 def are_side_by_side(one: SchemaChange, other: SchemaChange) -> bool:
-    """Tells whether Canal sent two schema changes in one batch, of which one has, or copies, a table of the other."""
-    tables = [
-        {name.table.folded for name in (*known.touched, known.like) if name}
-        for known in (classify(change.text, change.schema) for change in (one, other))
-        if isinstance(known, Classified)
-    ]
-    return is_same_place(one.place, other.place) is False and len(tables) > 1 and bool(tables[0] & tables[1])
+    """Tells whether Canal sent two schema changes that have, or copy, a table in common to two topics in one batch."""
+    topics = {change.position.rsplit("/", 2)[0] for change in (one, other)}
+    known = (classify(change.text, change.schema) for change in (one, other))
+    tables = [{name.table.folded for name in (*k.touched, k.like) if name} for k in known if isinstance(k, Classified)]
+    is_apart = len(topics) > 1 and is_same_place(one.place, other.place) is False
+    return is_apart and len(tables) > 1 and bool(tables[0] & tables[1])
 
 
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})

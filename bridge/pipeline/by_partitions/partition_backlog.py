@@ -60,8 +60,8 @@ for one that the filter excludes."""
 
 
 _SIDE_BY_SIDE: Final = (
-    "nothing tells whether {!r}, which Canal sent to another topic in one batch, comes before or behind it: approve it"
-    " if behind, else make both by hand and say bridge ddl done. Canal tells it with canal.instance.gtidon=true"
+    "Canal sent {!r} to another topic in one batch, and nothing tells which of the two came first: approve this one if"
+    " it did, else make both by hand and say bridge ddl done of both. Canal tells it with canal.instance.gtidon=true"
 )
 _MOST_BESIDE: Final = 20
 """Among so many schema changes of a partition others of the same second are looked for."""
@@ -395,8 +395,7 @@ class PartitionBacklog:
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
             change = replace(change, doubt=unclear.reason)
         if not change.doubt and barrier.moment.is_by_sending:
-            apart = (queue for (topic, _), queue in self._queues.items() if topic != barrier.where[0])
-            stops = (stop.schema_change for queue in apart for stop in queue.schema_changes())
+            stops = (stop.schema_change for queue in self._queues.values() for stop in queue.schema_changes())
             beside = next((one.text[:200] for one in stops if are_side_by_side(change, one)), "")
             change = replace(change, doubt=beside and _SIDE_BY_SIDE.format(beside))
         midst = [f"{topic}/{partition}" for (topic, partition), one in self._queues.items() if one.ends_in_copies]

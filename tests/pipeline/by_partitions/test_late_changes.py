@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from bridge.model import SchemaChange
+from bridge.mysql.state.ddl_journal import DONE_BY_HAND
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces, second_run
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set, place_of_sending
@@ -137,6 +140,7 @@ def change(text: str, ms: int = SECOND, place: str = "", position: str = "x/0/9"
     return SchemaChange(ms_tso(ms), "m", "t", text, position, place)
 
 
+BY_HAND = replace(change(SWAP, place=sent(4)), doubt=DONE_BY_HAND)
 RUNS, AGAIN, PASSED_OVER, HELD = "it runs", "it runs as another one", "passed over", "held"
 ANEW = "ALTER TABLE t DROP COLUMN c, ADD COLUMN c INT"
 RULES = [
@@ -221,6 +225,10 @@ RULES = [
     ("a swap, with a copy in between", change(SWAP), [change(SWAP), change(CREATE)], 5000, HELD),
     ("of a column that is made anew", change(ANEW), [change(ANEW)], 5000, AGAIN),
     ("of contents", change(EXCHANGE), [change(EXCHANGE)], 5000, HELD),
+    ("beside one made by hand", change(TRUNCATE, place=sent(4), position="y/0/1"), [BY_HAND], 0, HELD),
+    ("in the next batch to that", change(TRUNCATE, place=sent(5), position="y/0/1"), [BY_HAND], 0, RUNS),
+    ("in the topic of that", change(TRUNCATE, place=sent(4)), [BY_HAND], 0, RUNS),
+    ("beside one that ran", change(TRUNCATE, place=sent(4), position="y/0/1"), [replace(BY_HAND, doubt="")], 0, RUNS),
     ("a swap in milliseconds", change(EXCHANGE, MILLIS), [change(EXCHANGE, MILLIS)], 5000, PASSED_OVER),
 ]  # fmt: skip
 
