@@ -143,7 +143,7 @@ def _number_to_float(source: _Type, target: _Type) -> bool:
 def _changes_ends(source: _Type, target: _Type) -> bool:
     """Tells whether a column changes the ends of texts and bytes: CHAR loses blanks, and BINARY is padded."""
     if target.word == "binary" and source.word == "binary":
-        return source.size not in {None, target.size or 1}
+        return source.size not in {None, 1 if target.size is None else target.size}
     return target.word == "binary" or (target.word == "char" and source.word in _TEXTS - {"char"})
 
 

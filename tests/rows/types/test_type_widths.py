@@ -54,7 +54,11 @@ PAIRS = [
     *(("varchar(10)", "json", NARROWER), ("varchar", "int(11)", DIFFERENT), ("varchar", "enum('a')", DIFFERENT)),
     *(("varchar", "datetime", DIFFERENT), ("binary(4)", "binary(4)", MAY_FIT), ("binary(4)", "binary(5)", DIFFERENT)),
     *(("binary(4)", "binary(3)", DIFFERENT), ("binary", "binary(4)", MAY_FIT), ("binary(4)", "varbinary(4)", MAY_FIT)),
-    *(("varbinary", "binary(255)", DIFFERENT), ("varbinary(9)", "varbinary(8)", NARROWER)),
+    *(
+        ("varbinary", "binary(255)", DIFFERENT),
+        ("varbinary(9)", "varbinary(8)", NARROWER),
+        ("binary(0)", "binary(0)", MAY_FIT),
+    ),
     *(("varbinary(9)", "tinyblob", MAY_FIT), ("tinyblob", "binary(255)", DIFFERENT)),
     *(("tinyblob", "varbinary(255)", MAY_FIT), ("blob", "tinyblob", NARROWER), ("mediumblob", "longblob", MAY_FIT)),
     *(("blob", "longtext", DIFFERENT), ("blob", "json", DIFFERENT), ("enum", "enum('a','b')", MAY_FIT)),
