@@ -132,7 +132,7 @@ class AppliedPlaces:
         return ""
 
 
-ADD_TOPIC: Final = "stop the bridge, and start it with --topic {}@{} beside the others"
+ADD_TOPIC: Final = "where Kafka has this topic (no transform renames it), start the bridge again with --topic {}@{} too"
 _NAMING: Final = frozenset({ChangeClass.CREATE_TABLE, ChangeClass.RENAME_TABLE})
 _WRITTEN_OTHERWISE: Final = re.compile(r"[^a-zA-Z0-9._-]")
 

@@ -312,4 +312,5 @@ def test_a_table_whose_topic_is_not_read_is_named_in_the_log() -> None:
         applier.finish()
     [line] = [line for line in told if line["event"] == "table_is_not_read"]
     assert (line["table"], line["topic"]) == ("shop.new", "cdc.shop.new")
+    assert line["fix"].startswith("where Kafka has this topic (no transform renames it), start")
     assert f"--topic cdc.shop.new@{ms_tso(1)}" in line["fix"]
