@@ -27,7 +27,7 @@ class Snapshot:
         number: its file and position.  reached: the last place that was due.  position: of the message that tells it.
         """
         first = self._number if reached.last < 0 or reached.number >= 0 else reached.last + 1
-        if first not in (None, number) or -1 < reached.number < number:
+        if first not in (None, number) or -1 < reached.number != number:
             raise _begun_again(position)
         self._number = number
 
@@ -39,8 +39,9 @@ class Snapshot:
 
 def _begun_again(where: str) -> SourceError:
     return SourceError(
-        "the connector has begun another snapshot, as it was killed in its first one, has lost its offsets, or got the"
-        " signal for a blocking one: what was deleted in between is in no message, and rows without a key would double",
+        "the connector has begun another snapshot, as it was killed in its first one, has lost its offsets, got the"
+        " signal for a blocking one, has snapshot.mode=recovery, or its upstream was set back: what was deleted in"
+        " between may be in no message, and rows without a key would double",
         where=where,
         fix="have the connector take its snapshot under another topic.prefix, and begin a new pipeline with those"
         " topics into an empty target; bridge help starting has the steps",

@@ -196,8 +196,6 @@ class TransactionQueue:
             if offset < self.loose_ends.get(where, 0):
                 continue
             if is_of_snapshot:
-                if int(number) < self.reached.place.number:
-                    raise _set_back(position)
                 self.snapshot.check(int(number), self.reached.place, position)
                 self.snapshot.check_statement(change)
             self.reached.begin_at(server)
