@@ -219,10 +219,11 @@ def is_same_place(one: str, other: str) -> bool | None:
 def are_side_by_side(one: SchemaChange, other: SchemaChange) -> bool:
     """Tells whether Canal sent two schema changes that have, or copy, a table in common to two topics in one batch."""
     topics = {change.position.rsplit("/", 2)[0] for change in (one, other)}
+    if len(topics) == 1 or is_same_place(one.place, other.place) is not False:
+        return False
     known = (classify(change.text, change.schema) for change in (one, other))
     tables = [{name.table.folded for name in (*k.touched, k.like) if name} for k in known if isinstance(k, Classified)]
-    is_apart = len(topics) > 1 and is_same_place(one.place, other.place) is False
-    return is_apart and len(tables) > 1 and bool(tables[0] & tables[1])
+    return len(tables) > 1 and bool(tables[0] & tables[1])
 
 
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})
