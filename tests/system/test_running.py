@@ -13,7 +13,6 @@ from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from bridge.demo.model import BankSchemaChange
@@ -22,6 +21,7 @@ from tests.support.bridges import applied_ts, assert_equal, assert_ran_once, kaf
 from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import admin, drop_all, sql
+from tests.support.topics import group_offsets
 from tests.support.waiting import wait_for
 
 SILENT = 3
@@ -135,12 +135,10 @@ def test_its_port_tells_what_it_applies(bridge_at_work: Running) -> None:
 
 def test_a_consumer_group_shows_what_is_in_the_target(bridge_at_work: Running) -> None:
     """To Kafka's own tools: where a restart would begin, of each partition."""
-    admin_client = AdminClient({"bootstrap.servers": bridge_at_work.kafka.bootstrap_servers})
 
     def committed() -> dict[int, int]:
-        asked = admin_client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
-        found = asked[GROUP].result(30).topic_partitions
-        return {one.partition: one.offset for one in found if one.topic == TOPIC}
+        found = group_offsets(bridge_at_work.kafka.bootstrap_servers, GROUP)
+        return {partition: offset for (topic, partition), offset in found.items() if topic == TOPIC}
 
     def restart() -> dict[int, int]:
         found = status(bridge_at_work.target)

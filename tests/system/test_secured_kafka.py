@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -33,6 +32,7 @@ from tests.support.bridges import assert_equal, status
 from tests.support.command import bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
+from tests.support.topics import group_offsets
 
 USER, PASSWORD = "bridge", 'se"cret\\7'
 LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL", "SSL")
@@ -186,7 +186,7 @@ def secured(certificates: Certificates) -> Iterator[tuple[SecuredKafka, Feed]]:
         kafka.add_scram_user()
         kafka.create_topic(TOPIC, 2)
         kafka.allow(LISTED)
-        committed(kafka)  # a new broker makes the topic of consumer groups only when it is first asked for one
+        committed(kafka)  # so that the broker has the topic of consumer groups
         with Feed(kafka.bootstrap_servers, TOPIC, partitions=2, copies=False) as feed:
             feed.open_bank()
             for _ in range(20):
@@ -245,9 +245,8 @@ def test_every_way_in(
 
 def committed(kafka: SecuredKafka) -> dict[int, int]:
     """The offsets of the consumer group."""
-    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
-    asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(GROUP)])
-    return {one.partition: one.offset for one in asked[GROUP].result(30).topic_partitions}
+    found = group_offsets(kafka.bootstrap_servers, GROUP)
+    return {partition: offset for (_, partition), offset in found.items()}
 
 
 def restart(target: str) -> dict[int, int]:

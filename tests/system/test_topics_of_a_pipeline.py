@@ -7,8 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions
-from confluent_kafka.admin import AdminClient
 
 from bridge.local import Kafka
 from bridge.rows.order_and_slices import RowChanges
@@ -18,6 +16,7 @@ from tests.support.command import Ended, bridge
 from tests.support.kept import kept
 from tests.support.pipelines import sql
 from tests.support.producers import ordered_producer
+from tests.support.topics import group_offsets
 from tests.support.upstreams import events_table, row_change
 
 Topics = Callable[..., str]
@@ -44,9 +43,7 @@ class Pipeline:
 
     def committed(self, group: str) -> dict[str, int]:
         """The offset of the only partition of each topic in a consumer group."""
-        admin = AdminClient({"bootstrap.servers": self._servers})
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-        return {one.topic: one.offset for one in asked[group].result(30).topic_partitions}
+        return {topic: offset for (topic, _), offset in group_offsets(self._servers, group).items()}
 
     def ids(self, table: str) -> list[int]:
         return [id_ for (id_,) in sql(self._target, f"SELECT id FROM m.{table} ORDER BY id")]
