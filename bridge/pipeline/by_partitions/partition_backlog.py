@@ -341,8 +341,7 @@ class PartitionBacklog:
             if self._barrier and (self._barrier.where, self._barrier.stop.event) == (where, stop.event):
                 self._barrier = replace(self._barrier, unclear=all_unclear)
                 return
-            change = judge(stop.schema_change, bool(stop.event["by_time"]))
-            if change is not None:
+            if (change := judge(stop.schema_change, bool(stop.event["by_time"]))) is not None:
                 moment = replace(stop.moment, began_anew=self._began_anew)
                 tables, unclear = self._repeated_rows.tables_of(change), self._unclear_rows(where, stop)
                 late = self._places.lateness(where, moment, change, tables, self._applied, unclear)
@@ -370,11 +369,13 @@ class PartitionBacklog:
     def _unclear_rows(self, where: PartitionId, stop: Stop) -> UnclearRows | None:
         """Gives the rows that may be on either side of a schema change; None where all of them are clear."""
         change, tell = stop.schema_change, self._columns_tell(where, stop)
-        behind = self._changes_behind(where, stop) if change.place else ()
-        is_repeated = any((o.moment.ts, o.event["text"]) == (change.commit_ts, change.text) for o in behind)
         is_undone = tell is not None and bool(tell.gone) and tell.until <= stop.moment.last
-        tables = self._repeated_rows.tables_of(change)
-        return UnclearRows.of(change, tables, is_repeated=is_repeated, is_undone=is_undone)
+        unclear = UnclearRows.of(change, self._repeated_rows.tables_of(change), is_undone=is_undone)
+        if unclear is None or unclear.sent < 0:
+            return unclear
+        same = stop.event["commit_ts"], stop.event["text"]
+        behind = ((other.event["commit_ts"], other.event["text"]) for other in self._changes_behind(where, stop))
+        return replace(unclear, is_repeated=same in behind)
 
     def _all_unclear(self, where: PartitionId, stop: Stop) -> Iterator[UnclearRows]:
         """Gives its unclear rows, and those of the next ones of its partition and second: where no place orders them,
@@ -395,7 +396,7 @@ class PartitionBacklog:
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
             change = replace(change, doubt=unclear.reason)
         if not change.doubt and barrier.moment.is_by_sending:
-            stops = (stop.schema_change for queue in self._queues.values() for stop in queue.schema_changes())
+            stops = (stop.schema_change for queue in others for stop in queue.schema_changes())
             beside = next((one.text[:200] for one in stops if are_side_by_side(change, one)), "")
             change = replace(change, doubt=beside and _SIDE_BY_SIDE.format(beside))
         midst = [f"{topic}/{partition}" for (topic, partition), one in self._queues.items() if one.ends_in_copies]

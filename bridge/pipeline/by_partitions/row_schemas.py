@@ -218,7 +218,7 @@ class UnclearRows:
 
     @classmethod
     def of(
-        cls, change: SchemaChange, tables: Collection[tuple[str, str]] | None, *, is_repeated: bool, is_undone: bool
+        cls, change: SchemaChange, tables: Collection[tuple[str, str]] | None, *, is_undone: bool
     ) -> UnclearRows | None:
         """Gives those of a schema change of these tables (None: of any); None where its time is in milliseconds, or no
         row depends on it.  is_undone: whether a later one of its second makes a column again that it takes away."""
@@ -234,7 +234,7 @@ class UnclearRows:
         names, topic = frozenset(TableName(*name) for name in tables or ()), change.position.rsplit("/", 2)[0]
         if not is_of_sending(change.place):
             return cls(names, topic, change.commit_ts, place=change.place)
-        return cls(names, topic, change.commit_ts, coordinates_of(change.place)[SENT], is_repeated=is_repeated)
+        return cls(names, topic, change.commit_ts, coordinates_of(change.place)[SENT])
 
     @property
     def reason(self) -> str:

@@ -193,28 +193,20 @@ _FAMILIES: Final = {
 _RULES: Final[dict[tuple[str, str], Callable[[_Type, _Type], Fit | bool]]] = {
     **{
         (source, target): _number_to_exact
-        for source in ("integer", "decimal", "bit")
+        for source in ("integer", "decimal", "bit", "year")
         for target in ("integer", "decimal")
     },
+    **{(source, "bit"): _number_to_exact for source in ("integer", "bit")},
     **{(source, "float"): _number_to_float for source in ("integer", "decimal", "float")},
-    ("integer", "bit"): _number_to_exact,
-    ("bit", "bit"): _number_to_exact,
-    ("float", "decimal"): _any,
-    ("year", "integer"): _number_to_exact,
-    ("year", "decimal"): _number_to_exact,
-    ("text", "text"): _string_to_string,
-    ("text", "binary"): _string_to_string,
+    **{(source, target): _string_to_string for source in ("text", "binary") for target in (source, "binary")},
     ("text", "json"): lambda source, _: source.word == "longtext",  # MariaDB's JSON is a LONGTEXT
-    ("binary", "binary"): _string_to_string,
-    ("enum", "enum"): _members,
-    ("set", "set"): _members,
-    ("date", "datetime"): _to_datetime,
-    ("datetime", "datetime"): _to_datetime,
+    **{(source, source): _members for source in ("enum", "set")},
+    **{(source, "datetime"): _to_datetime for source in ("date", "datetime")},
     ("time", "time"): _fraction,
     **{(source, "text"): _any for source in ("enum", "set", "date", "datetime", "time", "vector")},
     **{(source, source): _any for source in ("year", "date", "json", "vector")},
     ("json", "text"): lambda _, target: target.word == "longtext",
     ("json", "binary"): lambda _, target: target.word == "longblob",
-    ("vector", "binary"): _any,
+    **dict.fromkeys((("float", "decimal"), ("vector", "binary")), _any),
 }
 """Tells by the families of both types whether values may fit; without a rule, they do not."""
