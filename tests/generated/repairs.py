@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ from tests.generated.bench import Bench
 from tests.generated.comparison import Comparison
 from tests.generated.dimensions import NONE
 from tests.generated.failures import Failure
+from tests.generated.kinds import Value
 from tests.generated.message_log import Placed, messages_of
 from tests.generated.tables import Row, Table
 from tests.generated.verifying import verify
@@ -131,8 +133,8 @@ class Repairs:
     def _damage_row(self) -> str:
         """Deletes a row that the messages tell of, or changes it; tells what, "" where there is none.  Of a table
         without a key nothing is compared, nor do messages say anything of what is left out.  Rows from before the last
-        ALTER of a table may not be covered."""
-        history = self.comparison.history
+        ALTER of a table may not be covered, nor are those whose key messages spell in several ways."""
+        history, spellings = self.comparison.history, self._spellings()
         altered = {step.ddl[0].name: n for n, step in enumerate(history.steps) if step.ddl}
         altered |= {step.ddl[1].name: n for n, step in enumerate(history.steps) if step.ddl}
         told = [
@@ -143,12 +145,25 @@ class Repairs:
             and change.table.name not in history.frozen
             and change.table.handle
             and number > altered.get(change.table.name, -1)
+            and len(spellings[self._key(change.table, change.after or {})]) == 1
         ]
         if not told or self._has_event_filter:
             return ""
         name, row = self.random.choice(told)
         [table] = (content.table for content in history.contents if content.table.name == name)
         return self._harm(table, row or {})
+
+    def _spellings(self) -> dict[Hashable, set[tuple[Value, ...]]]:
+        """The values that stand in messages for each key."""
+        spellings = defaultdict[Hashable, set[tuple[Value, ...]]](set)
+        for step in self.comparison.history.steps:
+            for one in step.changes:
+                for row in filter(None, (one.before, one.after) if one.table.handle else ()):
+                    spellings[self._key(one.table, row)].add(tuple(row[name] for name in one.table.handle))
+        return spellings
+
+    def _key(self, table: Table, row: Row) -> Hashable:
+        return table.name, self.bench.equality.key(table, table.uniques[0], row)
 
     @property
     def _has_event_filter(self) -> bool:

@@ -38,6 +38,8 @@ def settings_of(name: str, choice: Choice, routing: Routing, random: Random, *, 
         # At the other shards nothing is confirmed that is refused.
         is_held_once = choice["route"] == "shards" and choice["schema change"] in HELD_ONCE
         given["ddl"] = {"hold" if is_held_once else random.choice(("hold", "refuse")): WAITING}
+    if "native" in choice["protocol"]:
+        given["debezium"] = {"time_precision_mode": "adaptive_time_microseconds"}  # as without it -1.5 s is two values
     return Settings.model_validate({**given, "filter": rules, "event_filters": filters})
 
 
