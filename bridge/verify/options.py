@@ -29,18 +29,22 @@ class ProgressListener(Protocol):
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """tables: which tables; section: the settings of verify; max_load: status variable and its limit; fix_file: where
-    the fixing statements go, None for nowhere; ddl: how the target's tables are made; row_rules: what is done with row
-    changes.
+    """section: the settings of verify; max_load: status variable and its limit; fix_file: where the fixing statements
+    go, None for nowhere; ddl: how the target's tables are made; row_rules: which tables are compared, and what is done
+    with their row changes.
     """
 
-    tables: TableFilter
     section: VerifySection = field(default_factory=VerifySection)
     max_load: Limits = field(default_factory=dict)
     fix_file: Path | None = None
     resume: bool = False
     ddl: DdlRules = field(default_factory=DdlRules)
     row_rules: RowRules = field(default_factory=RowRules)
+
+    @property
+    def tables(self) -> TableFilter:
+        """Which tables are compared."""
+        return self.row_rules.routes.tables
 
     @property
     def shards(self) -> str:
@@ -52,4 +56,4 @@ class VerifyOptions:
     def of(cls, settings: Settings, *, fix_file: Path | None, resume: bool) -> VerifyOptions:
         """Takes the options from the settings; UsageError for a rule that cannot be read."""
         load, ddl = parse_limits(settings.verify.max_load, "--max-load"), settings.ddl_rules()
-        return cls(TableFilter(settings.filter), settings.verify, load, fix_file, resume, ddl, settings.row_rules)
+        return cls(settings.verify, load, fix_file, resume, ddl, settings.row_rules)

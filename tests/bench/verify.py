@@ -15,6 +15,7 @@ import typer
 from sqlalchemy import make_url
 
 from bridge.cache.folders import cache_folder
+from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka, MariaDB
 from bridge.mysql.connection.target import Target
@@ -98,7 +99,7 @@ def _select(url: str) -> None:
 
 
 def _verify_source(source: str, target: str, rows: int) -> None:
-    options = VerifyOptions(TableFilter(("bench.*",)))
+    options = VerifyOptions(row_rules=RowRules(routes=Routes(tables=TableFilter(("bench.*",)))))
     places = Target(target), Target(source, role="upstream")
     _checked(SourceVerification(*places, ProgressTable("bench"), options, Quiet()).run(), rows)
 
@@ -128,7 +129,7 @@ def _against_log(events: int, rounds: int) -> dict[str, Any]:
             decodes.append(
                 _seconds(lambda read=messages_read: decoded(spark, read, decode, partial(map, packed)).map(len).sum())
             )
-            table, options = ProgressTable("bench"), VerifyOptions(TableFilter())
+            table, options = ProgressTable("bench"), VerifyOptions()
             check = LogVerification(settings, target, source, "canal-json", table, options, Quiet())
             verifies.append(_seconds(lambda check=check: _checked(check.run(), len(upstream.numbers))))
         spark.stop()

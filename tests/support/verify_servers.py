@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from pymysql.constants import CLIENT
 from sqlalchemy import make_url
 
 from bridge.config import VerifySection
+from bridge.filters.routes import RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from bridge.mysql.connection.target import Target
@@ -93,7 +94,9 @@ class Pair:
         """Compares the target with the source."""
         named = {name: options.pop(name) for name in {"workers", "chunk_seconds", "grace_seconds"} & options.keys()}
         section = VerifySection(shown_rows=options.pop("shown_rows", 100), **named)
-        told = VerifyOptions(TableFilter(rules), section, **{"fix_file": self.fix, **options})
+        own = options.pop("row_rules", RowRules())
+        options["row_rules"] = replace(own, routes=replace(own.routes, tables=TableFilter(rules)))
+        told = VerifyOptions(section, **{"fix_file": self.fix, **options})
         return SourceVerification(
             Target(self.target),
             Target(self.source, role="upstream"),
