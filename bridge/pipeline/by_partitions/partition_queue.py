@@ -193,7 +193,7 @@ class PartitionQueue:
             for name, numbers in places.numbers.items():
                 if is_of_snapshot(name):  # all rows of a snapshot have its place
                     told = numbers[numbers >= 0]
-                    self.begins_snapshot |= bool((told != self._highest.get(name, told[0])).any())
+                    self.begins_snapshot |= bool((told != self._highest.pop(name, told[0])).any())
             began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
             self.began_anew = began or self.began_anew
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)

@@ -277,6 +277,16 @@ def test_a_snapshot_right_behind_another_is_named_too(read_together: bool) -> No
     assert [line["partitions"] for line in told if line["event"] == "snapshot_again"] == ["cdc/0"]
 
 
+def test_a_snapshot_of_a_lower_place_is_named_once() -> None:
+    """Of a promoted server, or behind RESET MASTER: not again with each micro-batch of it."""
+    bench = Bench()
+    bench.take((0, 0, read_row(1, 1, 3, 0)), (0, 1, read_row(2, 2, 3, 1)))
+    with capture_logs() as told:
+        for number in range(2, 5):
+            bench.take((0, number, read_row(number + 1, number + 1, 1, 0)))
+    assert [line["partitions"] for line in told if line["event"] == "snapshot_again"] == ["cdc/0"]
+
+
 @pytest.mark.parametrize(
     ("text", "unread"),
     [
