@@ -276,6 +276,13 @@ def are_of_another_server(events: pa.Table, ts: int, place: str) -> Bools:
     return is_at_once
 
 
+def are_of_next_server(names: Iterable[str], known: Iterable[str]) -> bool:
+    """Tells whether one of the names of coordinates is new beside those that are known of its kind and reader: that of
+    another server's binlog, or of what another server has committed."""
+    kinds = {name.partition("/")[0] for name in known if not is_of_snapshot(name)}
+    return any(name.partition("/")[0] in kinds for name in names if name not in known and not is_of_snapshot(name))
+
+
 def is_of_sending(place: str) -> bool:
     """Tells whether a place (`RowChange.place`) is that of a sending."""
     return place.startswith(f"{SENT} ")

@@ -17,6 +17,7 @@ from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, NEAR, second_run, unread_topics
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
+from bridge.pipeline.by_partitions.partition_queue import SNAPSHOT_AGAIN
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.control_events import is_wanted, without_left_out
@@ -37,6 +38,10 @@ SETTLE_AGAIN_SECONDS: Final = 100.0
 _SNAPSHOT_FIX: Final = (
     "rows and tables that were deleted upstream while the connector was off are not in it, and stay, and rows of tables"
     " without a key are there twice: bridge verify --against upstream shows them"
+)
+_SERVER_FIX: Final = (
+    "behind a failover, what was sent and this server lacks stays in the target, and of its first transaction"
+    " Debezium's connector may leave out rows: bridge verify --against upstream shows them"
 )
 
 _MAY_BE_A_COPY: Final = (
@@ -93,9 +98,12 @@ class PartitionOrder:
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
         repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
-        if begun := self._backlog.snapshots_begun:
-            partitions = few(f"{topic}/{partition}" for topic, partition in begun)
-            log.warning("snapshot_again", partitions=partitions, fix=_SNAPSHOT_FIX)
+        for notice, where in self._backlog.noticed.items():
+            partitions = few(f"{topic}/{number}" for topic, number in where)
+            if notice == SNAPSHOT_AGAIN:
+                log.warning("snapshot_again", partitions=partitions, fix=_SNAPSHOT_FIX)
+            else:
+                log.warning("next_server", partitions=partitions, fix=_SERVER_FIX)
         self._look_for_unread(is_cut=batch.is_cut)
         self._counts.repeated.update(repeated)
 

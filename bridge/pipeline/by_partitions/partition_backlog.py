@@ -6,7 +6,7 @@ decision 13).  While a schema change waits, no partition is applied beyond its f
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
@@ -114,6 +114,7 @@ class PartitionBacklog:
     """The queues of all partitions.
 
     positions: where each partition begins; when `floor` is None, the applied ts is used.
+    noticed: what the log is to say of what was taken in last, and of which partitions (`PartitionQueue.noticed`).
     repeated_rows: finds the rows that are not applied again.
     config: what waits beyond its `most` is moved to the disk.
     """
@@ -145,6 +146,7 @@ class PartitionBacklog:
         self._barrier: _Barrier | None = None
         self._taken: _Taken | None = None
         self._counted_as_passed: set[PartitionId] = set()
+        self.noticed = defaultdict[str, list[PartitionId]](list)
         self._ended = False
         self._ahead: list[RowsAhead] = []
 
@@ -154,6 +156,7 @@ class PartitionBacklog:
         """Takes the events of a micro-batch (EVENT_SCHEMA, any order); returns how many changes are in the target
         already, by partition.  read: per partition, the offset after the last message read.  now: time of the clock."""
         dropped: Counter[PartitionId] = Counter()
+        self.noticed.clear()
         for where in read:
             self._queues.setdefault(where, PartitionQueue(0, now))
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
@@ -161,9 +164,12 @@ class PartitionBacklog:
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)
             self._check_keys(where[0], kept)
-            places = self._queues[where].note(mine)
+            queue = self._queues[where]
+            places = queue.note(mine)
+            for notice in queue.noticed:
+                self.noticed[notice].append(where)
             dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
-            if self._queues[where].append(kept, now, places):
+            if queue.append(kept, now, places):
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
             self._queues[where].read = end
@@ -187,11 +193,6 @@ class PartitionBacklog:
                 where=where,
                 fix=_IN_ONE_PARTITION,
             )
-
-    @property
-    def snapshots_begun(self) -> list[PartitionId]:
-        """The partitions in which what was taken in last begins a snapshot, though the binlog was read before."""
-        return [where for where, queue in self._queues.items() if queue.begins_snapshot]
 
     @property
     def partitions(self) -> list[PartitionId]:

@@ -21,6 +21,7 @@ from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import (
     Moment,
     Places,
+    are_of_next_server,
     coordinates_of,
     is_of_sending,
     is_of_snapshot,
@@ -83,6 +84,8 @@ class AppliedRow(NamedTuple):
 
 
 NO_ROW: Final = AppliedRow(0, "")
+NEXT_SERVER: Final = "next_server"
+SNAPSHOT_AGAIN: Final = "snapshot_again"
 
 
 class _Run:
@@ -166,8 +169,8 @@ class PartitionQueue:
     shown: the highest time of what was taken out so far (TSO).
     places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
-    begins_snapshot: whether the events noted last begin a snapshot although another one, or the binlog, had been read
-    before.
+    noticed: what the log is to say of the events noted last: they begin a snapshot although another one, or the binlog,
+    had been read before; or they are the first of another server's binlog.
     applied: the last row in the target that named its place.
     began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
     when it did not.
@@ -176,7 +179,7 @@ class PartitionQueue:
     def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW, shown: int = 0) -> None:
         self.read, self.boundary, self.arrived, self.seen, self.shown = read, 0, now, applied.ts, shown
         self.places = {names_of(applied.place): applied.place} if applied.place else {}
-        self.has_rows = self.begins_snapshot = False
+        self.has_rows, self.noticed = False, set[str]()
         self.applied = applied
         self.began_anew: tuple[int, int] | None = None
         self._highest = coordinates_of(applied.place) if applied.place else {}
@@ -185,23 +188,24 @@ class PartitionQueue:
 
     def note(self, events: pa.Table) -> Places:
         """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places."""
-        self.begins_snapshot = False
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
-        places = Places.of(events["place"])
+        places, begins_snapshot = Places.of(events["place"]), False
+        self.noticed = {NEXT_SERVER} if are_of_next_server(places.numbers, self._highest) else set()
         if places.numbers:
             seen = max(self.seen, self.shown)
             for name, numbers in places.numbers.items():
                 if is_of_snapshot(name):  # all rows of a snapshot have its place
                     told = numbers[numbers >= 0]
-                    self.begins_snapshot |= bool((told != self._highest.pop(name, told[0])).any())
+                    begins_snapshot |= bool((told != self._highest.pop(name, told[0])).any())
             began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
             self.began_anew = began or self.began_anew
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
         for names, place in newest_places(events, places).items():
             newest = next(reversed(self.places), names)
-            self.begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
+            begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
             self.places.pop(names, None)  # the newest comes last
             self.places[names] = place
+        self.noticed |= {SNAPSHOT_AGAIN} if begins_snapshot else set()
         return places
 
     def append(self, events: pa.Table, now: float, noted: Places) -> bool:

@@ -19,7 +19,7 @@ from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.by_partitions.late_changes import unread_topics
 from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS
 from bridge.pipeline.watching.counts import Counts
-from bridge.protocols.values.event_time import place_in_binlog
+from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
 from tests.support.models import Clock, FakeWriter, give
@@ -277,14 +277,41 @@ def test_a_snapshot_right_behind_another_is_named_too(read_together: bool) -> No
     assert [line["partitions"] for line in told if line["event"] == "snapshot_again"] == ["cdc/0"]
 
 
-def test_a_snapshot_of_a_lower_place_is_named_once() -> None:
-    """Of a promoted server, or behind RESET MASTER: not again with each micro-batch of it."""
+@pytest.mark.parametrize("partition", [0, 1])
+def test_a_snapshot_of_a_lower_place_is_named_once(partition: int) -> None:
+    """Of a promoted server, or behind RESET MASTER: not again with each micro-batch of it, nor with those of others."""
     bench = Bench()
     bench.take((0, 0, read_row(1, 1, 3, 0)), (0, 1, read_row(2, 2, 3, 1)))
     with capture_logs() as told:
-        for number in range(2, 5):
-            bench.take((0, number, read_row(number + 1, number + 1, 1, 0)))
+        bench.take((0, 2, read_row(3, 3, 1, 0)))
+        for number in range(3, 6):
+            bench.take((partition, number, read_row(number + 1, number + 1, 1, 0)))
     assert [line["partitions"] for line in told if line["event"] == "snapshot_again"] == ["cdc/0"]
+
+
+def gtids(ms: int, id_: int, text: str) -> RowChange:
+    """A row of official Canal."""
+    return row(ms, id_)._replace(place=place_in_gtid_set(text))
+
+
+SERVERS = {
+    "Debezium": ([read_row(1, 1, 3, 0), read_row(2, 2, 3, 1)], [read_row(3, 3, 1, 2), read_row(4, 4, 1, 2)]),
+    "Canal": ([gtids(1, 1, "a:1-7"), gtids(2, 2, "a:1-8")], [gtids(3, 3, "a:1-8,b:1-1"), gtids(4, 4, "a:1-8,b:1-2")]),
+}
+
+
+@pytest.mark.parametrize(("before", "behind"), SERVERS.values(), ids=SERVERS)
+def test_the_next_server_is_named_in_the_log(before: list[RowChange], behind: list[RowChange]) -> None:
+    """Once; no message tells whether it has what the one before had sent."""
+    bench = Bench()
+    with capture_logs() as told:
+        for number, one in enumerate(before):
+            bench.take((0, number, one))
+        assert told == [line for line in told if line["event"] != "next_server"]
+        for number, one in enumerate(behind, len(before)):
+            bench.take((0, number, one))
+            bench.take((1, number, row(number + 1, 10 + number)))
+    assert [line["partitions"] for line in told if line["event"] == "next_server"] == ["cdc/0"]
 
 
 @pytest.mark.parametrize(
