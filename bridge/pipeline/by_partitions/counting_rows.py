@@ -60,7 +60,7 @@ class CountingRows:
         self._queues, self._repeated_rows = queues, repeated_rows
         self._overtaken_rows: dict[tuple[str, ...], OvertakenRows] = defaultdict(OvertakenRows)
         """By the names of an upstream's coordinates."""
-        self._may_be_doubled: set[tuple[str, str]] = set()
+        self._may_be_doubled: set[tuple[str, str, bool]] = set()
         self._shown_at_change: dict[PartitionId, int] = {}
         """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
         behind it, though its time is earlier, was not shown then."""
@@ -88,8 +88,9 @@ class CountingRows:
             of_last = pc.and_(pc.equal(rows.table["place"], last), pc.equal(rows.table["index"], 0))
             again = again | of_last.combine_chunks().to_numpy(zero_copy_only=False)
         doubled = rows.table.filter(pc.and_(keyless, pa.array(again))).select(["schema", "table"])
-        for schema, table in {(one["schema"], one["table"]) for one in doubled.to_pylist()} - self._may_be_doubled:
-            self._may_be_doubled.add((schema, table))
+        named = {(one["schema"], one["table"], is_canals) for one in doubled.to_pylist()} - self._may_be_doubled
+        self._may_be_doubled |= named
+        for schema, table, _ in named:
             behind = f"{where[0]}/{where[1]}/{rows.table['offset'][0]}"
             log.warning("rows_may_be_twice", table=f"{schema}.{table}", behind=behind, fix=_TWICE_FIX)
 

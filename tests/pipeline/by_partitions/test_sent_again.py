@@ -248,6 +248,20 @@ def test_a_transaction_that_comes_twice_before_any_of_it_is_applied(
     assert sql(target, "SELECT a FROM m.k ORDER BY a") == [(a,) for a in sorted(values)]
 
 
+def test_a_canal_that_tells_gtids_no_more_is_named_anew(target: str) -> None:
+    """It was started by a place in the binlog, from where all rows may come again: a transaction that came in parts
+    before, which is named for the same reason, hides nothing of that."""
+    sql(target, "CREATE DATABASE m", "CREATE TABLE m.k (a INT)")
+    places = [place_in_gtid_set("u:1-7"), place_in_gtid_set("u:1-7"), *(place_of_sending(1_790_000_000_000, 1),) * 2]
+    rows = [
+        _at(1_790_000_000_000, row_change(0, "k", ["a"], [NO_PRIMARY_KEY], after=[a]))._replace(place=place)
+        for a, place in enumerate(places)
+    ]
+    with capture_logs() as said:
+        run_all(target, in_topic([(0, event) for event in rows]), batch=1, boundary_seconds=0)
+    assert [line["behind"] for line in said if line["event"] == "rows_may_be_twice"] == ["cdc/0/1", "cdc/0/2"]
+
+
 @pytest.mark.parametrize("place", [place_of_sending(1_790_000_001_000, 7), None])
 @pytest.mark.parametrize(
     "event",
