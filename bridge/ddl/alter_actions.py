@@ -42,6 +42,14 @@ def takes_name_early(actions: Sequence[Sequence[Token]]) -> bool:
     return any(one.given & later.freed for one, later in combinations(names, 2))
 
 
+def columns_if_not_there(action: Sequence[Token]) -> list[tuple[Token, ...]]:
+    """Gives the definitions of the columns that ADD COLUMN IF NOT EXISTS adds, from their names on."""
+    behind = behind_verb(action)
+    if "NOT" not in {token.word for token in action[: -len(behind)]}:
+        return []
+    return split_at_commas(behind[1:-1]) if behind[0].text == "(" else [behind]
+
+
 def column_names(actions: Sequence[Sequence[Token]]) -> ColumnNames:
     """Tells which names of columns the actions of an ALTER TABLE take away, and which they give."""
     renamed: list[tuple[str, str]] = []

@@ -89,7 +89,7 @@ class Site:
     routes: the names of tables there.  timezone: the zone of the upstream's sessions, None where the
     target does not know it.  is_approved: the operator has said that its rows will be the upstream's.
     tells_second: whether the statement is dated by the second in which it began.
-    sends_texts: whether the values of columns of the character set binary come as texts.
+    is_of_debezium: whether Debezium's connector has sent it.
     is_shown: whether a server has written it (SHOW CREATE TABLE), with escapes whatever the sql_mode.
     is_of_canal: whether official Canal has sent it."""
 
@@ -101,7 +101,7 @@ class Site:
     is_approved: bool = False
     timezone: str | None = None
     tells_second: bool = False
-    sends_texts: bool = False
+    is_of_debezium: bool = False
     is_shown: bool = False
     is_of_canal: bool = False
 

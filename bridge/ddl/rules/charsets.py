@@ -39,7 +39,7 @@ def charsets(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
     for scope in _scopes(statement):
         for named in _charset_names(scope):
             name, chosen = _plain(named), site.collations.charset_on(site.target.collations, _plain(named))
-            if name == "binary" and site.sends_texts and not site.is_approved:
+            if name == "binary" and site.is_of_debezium and not site.is_approved:
                 raise UnsupportedError(_TEXTS)
             if name not in site.target.collations.defaults and name not in {"default", "binary"}:
                 yield Edit(*named.span, "utf8mb4", f"the target has no character set {name}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
-from bridge.ddl.alter_actions import takes_name_early
+from bridge.ddl.alter_actions import columns_if_not_there, takes_name_early
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, span_of, with_depth
@@ -100,7 +100,7 @@ class _OtherValues(NamedTuple):
 
 def refuse_other_values(statement: StatementParts, site: Site) -> None:
     """Refuses an ALTER TABLE that gives rows which are there other values than the upstream's, which no message
-    tells; or, sent by official Canal, rows behind it."""
+    tells; or, by what official Canal or Debezium make of it, rows behind it."""
     if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
         return
     if site.is_of_canal and takes_name_early([item.tokens for item in statement.lists[0]]):
@@ -108,10 +108,20 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
             "Canal renames one column after the other, and may give rows behind it the values of each other's columns:"
             " approve it, have Canal read its tables anew, and have bridge verify --against upstream fix what differs"
         )
+    table = statement.classified.tables[0]
+    for column in chain.from_iterable(map(columns_if_not_there, [item.tokens for item in statement.lists[0]])):
+        there = site.around.column_definition(table, column[0].name or "") if site.is_of_debezium else None
+        words = {token.word for _, token, depth in with_depth(column) if depth == 0}
+        if there and (words & {"FIRST", "AFTER"} or _told(there) != _told(_text_from(statement, column[1:]))):
+            raise UnsupportedError(
+                f"{column[0].text} was there upstream, and Debezium's connector takes it to be as this statement says:"
+                " rows behind it may have NULL, or the values of each other's columns; approve it, have the connector"
+                " read its tables anew, and have bridge verify --against upstream fix what differs"
+            )
     for look in (_values_of_their_own, _implicit_moment, _other_conversion, _other_default):
         for item in statement.items:
             found = look(item, statement, site)
-            if found and site.around.has_rows(statement.classified.tables[0], found.where):
+            if found and site.around.has_rows(table, found.where):
                 raise UnsupportedError(found.why)
 
 
@@ -221,6 +231,15 @@ def _type(definition: str) -> str:
     """Gives the type with its length, as in double(9,2)."""
     found = re.match(r"\w+(?:\s*\([^)]*\))?", definition)
     return "".join(found[0].lower().split()) if found else ""
+
+
+def _told(definition: str) -> tuple[str, bool, bool, str]:
+    """Gives what Debezium takes from the definition of a column: its type, whether it is UNSIGNED, whether it is NOT
+    NULL, and its character set."""
+    text = re.sub(r"int(?:eger)?(?:\s*\(\d+\))?", "int", re.sub(r"\bbool(?:ean)?\b", "tinyint", definition.lower()))
+    charset = re.search(r"\b(?:character set|charset) (\w+)", text)
+    kind = "json" if _kind(text) == "json" else _type(text)
+    return kind, " unsigned" in text, " not null" in text, charset[1] if charset and kind != "json" else ""
 
 
 def _rows_it_fills(item: Item, statement: StatementParts, site: Site) -> str:
