@@ -32,6 +32,7 @@ from bridge.ddl.server_features import Feature
 
 RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
     (tables.recover, None),
+    (tables.versions, Feature.TIDB_SYNTAX),
     (tables.global_temporary, None),
     (tables.dropped_unmade, None),
     (tables.possible_names, Feature.TIDB_SYNTAX),

@@ -52,6 +52,15 @@ def recover(statement: StatementParts, site: Site) -> None:
         )
 
 
+def versions(statement: StatementParts, site: Site) -> None:
+    """Refuses to make a table of MariaDB's that keeps former versions of its rows, as the target would keep its own."""
+    if ("ROW", "START") in pairwise(token.word for token in statement.tokens):
+        raise UnsupportedError(
+            "the messages have former versions of its rows as rows of their own, and the target would make its own"
+            " beside them: rows that are deleted would stay; leave the table out with --filter"
+        )
+
+
 def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
     words = [token.word for token in statement.tokens[:3]]
