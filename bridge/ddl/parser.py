@@ -226,6 +226,8 @@ def _unclear(result: Classified, schema: str) -> str:
     """
     named = [*result.touched, *([result.like] if result.like else [])]
     bare = [*(one.table.table for one in named if not one.is_qualified), *result.reads_bare]
+    if result.kind is StatementKind.ALTER_DATABASE and not result.database:
+        return "it names no database, and the message names none"
     if not bare:
         return ""
     if not schema:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.ddl.classes import StatementKind
 from bridge.ddl.lexer import UnreadableError, tokens
 from bridge.ddl.parser import Refused, classify
 from bridge.errors import UsageError
@@ -95,8 +96,8 @@ def is_wanted(change: SchemaChange, tables: TableFilter, seen: set[TableName]) -
     known = classified.known if isinstance(classified, Refused) else classified
     if known is None:
         return _may_be_wanted(change, tables)
-    if known.database:
-        return tables.accepts_schema(known.database)
+    if known.database or known.kind is StatementKind.ALTER_DATABASE:  # which may mean any, where nothing names one
+        return not known.database or tables.accepts_schema(known.database)
     seen.update(name for name in known.tables if name.schema)
     if not known.tables:
         return tables(change.schema, change.table)
