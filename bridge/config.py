@@ -289,6 +289,10 @@ class DdlSection(Section):
     timezone: Annotated[str | None, _after(utc_converter)] = None
     """The zone of the upstream's sessions that run schema changes: a name, or an offset.  Without it, it is `timezone`,
     or UTC, with a warning for each statement whose outcome depends on the zone."""
+    defaults: dict[str, str] = Field(default_factory=dict)
+    """Default collations of an upstream that is set up otherwise than its kind is built: `server` is what
+    `SELECT @@collation_server` says there, and the names of character sets are those of MariaDB's
+    `@@character_set_collations`."""
     collations: dict[str, str] = Field(default_factory=dict)
     """Collations of the source, each with the collation that the target uses instead."""
 

@@ -14,13 +14,23 @@ class SourceDefaults(NamedTuple):
 
     charset, collation: the defaults of a database.  by_charset: the default collations of character sets; one that is
     not listed has the target's own default.  compares_bytes: whether texts of all collations are compared byte by byte,
-    blanks at the end included.
+    blanks at the end included.  are_told: whether the operator has told them.
     """
 
     charset: str
     collation: str
     by_charset: Mapping[str, str]
     compares_bytes: bool = False
+    are_told: bool = False
+
+    def but(self, defaults: Mapping[str, str]) -> SourceDefaults:
+        """Gives those of a server that is set up otherwise: the collation of its databases (`server`), and of character
+        sets."""
+        others = {name.lower(): collation.lower() for name, collation in defaults.items()}
+        collation = others.pop("server", self.collation)
+        charset = self.charset if collation == self.collation else collation.partition("_")[0]
+        by_charset = {**self.by_charset, **others}
+        return self._replace(charset=charset, collation=collation, by_charset=by_charset, are_told=bool(defaults))
 
 
 _TIDB: Final = {
@@ -104,7 +114,8 @@ class CollationRules:
     def _is_utf8(self, known: KnownCollations, charset: str) -> bool:
         """TiDB's latin1 holds whatever utf8mb4 does (TiDB manual, "Character Set and Collation")."""
         is_latin1 = known.knows("latin1_swedish_ci")
-        return charset == "latin1" and is_latin1 and self.source.by_charset.get("latin1") == "latin1_bin"
+        is_tidb = self.source.by_charset.get("latin1") == "latin1_bin" and not self.source.are_told
+        return charset == "latin1" and is_latin1 and is_tidb
 
     def _candidates(self, known: KnownCollations, name: str) -> Iterator[str]:
         charset = "utf8mb4" if self._is_utf8(known, _charset(name)) else _charset(name)

@@ -149,6 +149,7 @@ def ddl_rules(
     hold: Iterable[str] = (),
     refuse: Iterable[str] = (),
     source: str = "tidb",
+    defaults: Mapping[str, str] | None = None,
     collations: Mapping[str, str] | None = None,
     tables: TableFilter = TableFilter(),  # noqa: B008  # immutable
     event_filters: tuple[EventFilter, ...] = (),
@@ -170,11 +171,13 @@ def ddl_rules(
                 )
     if source not in SOURCES:
         raise UsageError(f"ddl.source {source!r} is not known", fix=f"one of {', '.join(SOURCES)}")
+    if defaults and is_tidb(source):
+        raise UsageError("ddl.defaults are those of a MySQL or MariaDB", fix="say which with ddl.source")
     mapped = {name.lower(): collation.lower() for name, collation in (collations or {}).items()}
     return DdlRules(
         Policy(Verdict(default), by_class),
         source,
-        CollationRules(SOURCES[source], mapped),
+        CollationRules(SOURCES[source].but(defaults or {}), mapped),
         tables,
         event_filters=event_filters,
         routes=routes,

@@ -57,6 +57,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hold": ["drop tabel"]}, "did you mean 'drop table'"),
     ({"hold": ["drop table"], "refuse": ["drop table"]}, "is in two lists"),
     ({"source": "oracle"}, "one of tidb"),
+    ({"defaults": {"server": "utf8mb4_bin"}}, "say which with ddl.source"),
 ]
 
 

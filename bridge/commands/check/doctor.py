@@ -98,7 +98,7 @@ class Doctor:
         settings, origin = self._settings, upstream_of(self._settings)
         yield from upstream.judge(facts, str(origin), settings)
         if self._decoded:
-            yield from upstream.judge_messages(facts, self._decoded)
+            yield from upstream.judge_messages(facts, self._decoded, settings)
         if self._has_target:
             routes = settings.table_routes
             yield from _of("target", lambda: extra_keys(target_of(settings), origin, routes), upstream.judge_keys)

@@ -13,6 +13,8 @@ from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, judge_encryption
 from bridge.config import Settings
+from bridge.ddl.collation_tables import SourceDefaults
+from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT
@@ -54,7 +56,7 @@ _OF_ROWS: Final = {
     "log_bin_compress": ("OFF", "Debezium passes over rows"),
 }
 """Variables of how the binlog holds rows: what they have to be, and what is lost otherwise."""
-_VARIABLES: Final = ("tidb_gc_life_time", "log_bin", *_OF_ROWS)
+_VARIABLES: Final = ("tidb_gc_life_time", "log_bin", "collation_server", "character_set_collations", *_OF_ROWS)
 
 
 def _new_collations(session: Session) -> bool | None:
@@ -104,7 +106,7 @@ def _judge_collations(facts: UpstreamFacts, source: str) -> Finding:
     return ok("upstream-collations", f"the upstream's collations compare {compares}, as ddl.source = {source} has it")
 
 
-def judge_messages(facts: UpstreamFacts, found: Decoded) -> Iterator[Finding]:
+def judge_messages(facts: UpstreamFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges whether the server can give, and log, what the messages need."""
     if facts.is_tidb:
         return
@@ -117,6 +119,7 @@ def judge_messages(facts: UpstreamFacts, found: Decoded) -> Iterator[Finding]:
         yield ok("upstream-history", what)
     if found.is_mysql_born and found.events:
         yield from _judge_binlog(facts.variables)
+        yield _judge_defaults(facts.variables, settings.ddl.rules(TableFilter()).collations.source)
 
 
 def _judge_binlog(variables: Mapping[str, str]) -> Iterator[Finding]:
@@ -129,6 +132,23 @@ def _judge_binlog(variables: Mapping[str, str]) -> Iterator[Finding]:
         yield fail("upstream-binlog", what, fix) if name == "binlog_format" else warn("upstream-binlog", what, fix)
     if not others:
         yield ok("upstream-binlog", "the upstream's binlog holds whole rows")
+
+
+def _judge_defaults(variables: Mapping[str, str], meant: SourceDefaults) -> Finding:
+    """Judges what statements that name no collation mean upstream, which no message tells."""
+    pairs = (pair.partition("=") for pair in variables.get("character_set_collations", "").split(",") if pair)
+    told = {charset.strip(): collation.strip() for charset, _, collation in pairs}
+    server = variables.get("collation_server", meant.collation)
+    others = {name: collation for name, collation in told.items() if meant.by_charset.get(name) != collation}
+    others |= {"server": server} if server != meant.collation else {}
+    if not others:
+        return ok("upstream-defaults", "statements without a collation mean upstream what ddl.source says")
+    return warn(
+        "upstream-defaults",
+        "statements without a collation mean another one upstream than ddl.source says: rows that differ upstream could"
+        " be one on the target",
+        f"set {', '.join(f'ddl.defaults.{name} = {collation!r}' for name, collation in sorted(others.items()))}",
+    )
 
 
 def judge_keys(extra: Sequence[ExtraKey]) -> Iterator[Finding]:

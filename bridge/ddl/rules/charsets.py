@@ -19,6 +19,7 @@ _TEXTS: Final = (
     " bytes: make them BINARY, VARBINARY or BLOB upstream, or leave the table out with --filter; or approve the"
     " statement if it makes no such column"
 )
+OF_SOURCE: Final = "the default of the source"
 _AS_BYTES: Final = "the source compares bytes, with blanks at the end (ddl.source)"
 
 
@@ -201,4 +202,4 @@ def _default_of(site: Site, charset: str) -> str | None:
 
 
 def _why(site: Site) -> str:
-    return f"the default of the source ({site.source})"
+    return f"{OF_SOURCE} ({site.source})"

@@ -21,6 +21,7 @@ from bridge.ddl.parser import DATABASE_KINDS, Classified, PassedOver, Refused, U
 from bridge.ddl.policy import DdlRules, Decision, Verdict
 from bridge.ddl.rewrite import Rewritten, rewrite, without_spans
 from bridge.ddl.rule import OmittedObject, Site, Surroundings, UnsupportedError
+from bridge.ddl.rules.charsets import OF_SOURCE
 from bridge.ddl.rules.table_options import WAS_THERE
 from bridge.errors import HeldError, SchemaChangeError
 from bridge.model import SchemaChange, TableName
@@ -35,6 +36,10 @@ from bridge.tso import tso_ms
 
 _ZONE_FIX: Final = (
     "give the zone with ddl.timezone; if it is not UTC, compare the table with bridge verify --against upstream"
+)
+_COLLATION_FIX: Final = (
+    "if SELECT @@collation_server upstream, or @@character_set_collations of a MariaDB, says another one, set it in"
+    " ddl.defaults, and alter what was made"
 )
 _NO_TABLE: Final = "nothing to run: it changes no table"
 _KEEPS_KEY: Final = (
@@ -63,6 +68,7 @@ class Planner:
     def __init__(self, journal: Journal, rules: DdlRules, around: DdlSession) -> None:
         self._journal, self._rules, self._around = journal, rules, around
         self._held: set[str] = set()
+        self._assumed: set[str] = set()
 
     def plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> Rewritten | None:
         """Decides what to run.  Gives None, and records it, when there is nothing to run.
@@ -187,6 +193,10 @@ class Planner:
             raise self._refuse(session, change, reason, replacement)
         if rewritten.local and self._rules.timezone is None:
             log.warning("local_times_in_utc", what=rewritten.local, statement=change.text, fix=_ZONE_FIX)
+        assumed = {step.after for step in rewritten.steps if step.why.startswith(OF_SOURCE)} - self._assumed
+        if assumed and not self._rules.is_from_tidb and not self._rules.collations.source.are_told:
+            self._assumed |= assumed
+            log.warning("collation_assumed", what=" ".join(assumed), statement=change.text, fix=_COLLATION_FIX)
         return rewritten
 
     def _as_replaced(self, session: Session, change: SchemaChange, entry: JournalEntry) -> Rewritten:

@@ -177,13 +177,18 @@ CUT = RowChange(Kind.INSERT, 1, 0, "", "", "", "", None, None, cut="cut")
         (an_upstream(binlog_row_value_options="PARTIAL_JSON"), [ROW], [], ["upstream-binlog"]),
         (an_upstream(log_bin_compress="ON"), [ROW], [], ["upstream-binlog"]),
         (an_upstream(binlog_row_value_options="", log_bin_compress="0"), [ROW], [], []),
+        (an_upstream(collation_server="utf8mb4_bin"), [ROW], [], ["upstream-defaults"]),
+        (an_upstream(character_set_collations="utf8mb4=utf8mb4_uca1400_ai_ci"), [ROW], [], ["upstream-defaults"]),
+        (an_upstream(collation_server="utf8mb4_0900_ai_ci", character_set_collations=""), [ROW], [], []),
         (an_upstream(binlog_format="ROW"), [ROW, CUT], ["upstream-history"], []),
         (replace(an_upstream(), is_tidb=True), [CUT], [], []),
     ],
 )
 def test_what_an_upstream_logs(facts: UpstreamFacts, rows: list[Event], failing: list[str], warning: list[str]) -> None:
     """A binlog of statements lacks rows; only TiDB gives back the rows that were cut to their key."""
-    found = list(upstream.judge_messages(facts, Decoded("canal-json", {("t", 0): rows}, {}, is_mysql_born=True)))
+    decoded = Decoded("canal-json", {("t", 0): rows}, {}, is_mysql_born=True)
+    settings = Settings.model_validate({"ddl": {"source": "mysql-8"}})
+    found = list(upstream.judge_messages(facts, decoded, settings))
     assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
 
 

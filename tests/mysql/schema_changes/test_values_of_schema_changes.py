@@ -399,6 +399,32 @@ def test_columns_that_are_there_of_debezium(target: str, session: Session, actio
     assert outcome(session)[0] == "done"
 
 
+def test_defaults_of_a_server_that_is_set_up_otherwise(target: str, session: Session) -> None:
+    """A database, a table and a column that name no collation have the upstream's, so that 'a' and 'A' stay two."""
+    defaults = {"server": "utf8mb4_bin", "latin1": "latin1_bin"}
+    statements = [
+        *("CREATE DATABASE n", "CREATE TABLE n.t (k VARCHAR(9) PRIMARY KEY)", "CREATE TABLE u (k VARCHAR(9))"),
+        "ALTER TABLE n.t ADD COLUMN v VARCHAR(9) CHARACTER SET latin1",
+    ]
+    changes = [schema_change(TS + at, text) for at, text in enumerate(statements)]
+    rules = ddl_rules(source="mariadb", defaults=defaults)
+    with capture_logs() as said:
+        run_all(target, in_one_partition([*changes, boundary(TS + 9)]), ddl=rules)
+        run_all(target, in_one_partition([boundary(TS + 20)]), ddl=rules)
+    found = session.rows("SELECT collation_name FROM information_schema.columns WHERE table_schema IN ('m', 'n')")
+    assert sorted(found) == [("latin1_bin",), ("utf8mb4_bin",), ("utf8mb4_bin",)]
+    assert "collation_assumed" not in {line["event"] for line in said}
+
+
+@pytest.mark.parametrize(("statement", "times"), [("CREATE DATABASE n", 1), ("CREATE DATABASE n CHARSET ascii", 0)])
+def test_a_default_that_nobody_has_told_is_named_once(target: str, statement: str, times: int) -> None:
+    """The server may be set up otherwise than it is built."""
+    changes = [schema_change(TS, statement), schema_change(TS + 1, statement.replace(" n", " o"))]
+    with capture_logs() as said:
+        run_all(target, in_one_partition([*changes, boundary(TS + 9)]), ddl=ddl_rules(source="mariadb"))
+    assert [line["event"] for line in said if line["log_level"] == "warning"] == ["collation_assumed"] * times
+
+
 VERSIONS = "s TIMESTAMP(6) GENERATED ALWAYS AS ROW START, e TIMESTAMP(6) GENERATED ALWAYS AS ROW END"
 
 
