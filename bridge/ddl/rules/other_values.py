@@ -57,6 +57,9 @@ _ALIKE: Final = {
 }
 """What all servers convert alike, besides a column that goes on holding the same.  Of other conversions TiDB, MariaDB
 and MySQL make other values here and there (tried): 16777216 or 16777200, 0 or 0000, 2.67 or 2.68."""
+_ANEW: Final = (
+    "approve it, have the connector read its tables anew, and have bridge verify --against upstream fix what differs"
+)
 _FRACTION_DIGITS: Final = 6
 _DIGITS: Final = _pattern(r"(?:datetime|timestamp|time)\b(?:\s*\(\s*(\d)\s*\))?")
 
@@ -108,6 +111,12 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
             "Canal renames one column after the other, and may give rows behind it the values of each other's columns:"
             " approve it, have Canal read its tables anew, and have bridge verify --against upstream fix what differs"
         )
+    words = {token.word for token in statement.tokens}
+    if site.is_of_debezium and "AFTER" in words and "``" in statement.text:
+        raise UnsupportedError(
+            "Debezium's connector finds no column with a backquote in its name, and may put the one that comes AFTER it"
+            f" first: {_ANEW}"
+        )
     table = statement.classified.tables[0]
     for column in chain.from_iterable(map(columns_if_not_there, [item.tokens for item in statement.lists[0]])):
         there = site.around.column_definition(table, column[0].name or "") if site.is_of_debezium else None
@@ -115,8 +124,7 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
         if there and (words & {"FIRST", "AFTER"} or _told(there) != _told(_text_from(statement, column[1:]))):
             raise UnsupportedError(
                 f"{column[0].text} was there upstream, and Debezium's connector takes it to be as this statement says:"
-                " rows behind it may have NULL, or the values of each other's columns; approve it, have the connector"
-                " read its tables anew, and have bridge verify --against upstream fix what differs"
+                f" rows behind it may have NULL, or the values of each other's columns; {_ANEW}"
             )
     for look in (_values_of_their_own, _implicit_moment, _other_conversion, _other_default):
         for item in statement.items:
