@@ -43,8 +43,6 @@ _BLANK_AT_THE_END: Final = r" '$|^x'"
 """Finds, in the literal of a text, a blank at the end, or bytes."""
 _ODD: Final = r"[^ -~]|\\0| '$|^x'"
 """Finds the same, or a character beyond printable ASCII: ss equals ß, e equals é, and some characters are ignored."""
-_DECIMAL: Final = r"^(?:-?[1-9][0-9]*(?:\.[0-9]+)?|0(?:\.[0-9]+)?|-0\.[0-9]*[1-9][0-9]*)$"
-"""A decimal number without what may be added to it, but for digits at the end."""
 
 
 class _Equality(Enum):
@@ -53,7 +51,6 @@ class _Equality(Enum):
     SAME = auto()
     BLANKS = auto()
     CASE = auto()
-    DECIMAL = auto()
     MOMENT = auto()
     UNKNOWN = auto()
 
@@ -87,24 +84,15 @@ def _is_plain(equality: _Equality, literals: pa.Array) -> bool:
             folded = pc.ascii_lower(literals)
             are_alone = folded.equals(literals) or pc.count_distinct(literals) == pc.count_distinct(folded)
             return are_alone and not _any_matches(literals, _ODD)
-        case _Equality.DECIMAL:
-            digits = pc.binary_length(pc.replace_substring_regex(literals, r"^[^.]*", ""))
-            return _is_one(digits) and not _any_matches(literals, _DECIMAL, but=True)
         case _Equality.MOMENT:
-            return _is_one(pc.binary_length(literals))
+            lengths = pc.min_max(pc.binary_length(literals))
+            return bool(lengths["min"].as_py() == lengths["max"].as_py())
         case _Equality.UNKNOWN:
             return False
 
 
-def _any_matches(literals: pa.Array, pattern: str, *, but: bool = False) -> bool:
-    """Tells whether any literal matches, or whether any does not."""
-    matches = pc.match_substring_regex(literals, pattern)
-    return bool(pc.any(pc.invert(matches) if but else matches).as_py())
-
-
-def _is_one(numbers: pa.Array) -> bool:
-    ends = pc.min_max(numbers)
-    return bool(ends["min"].as_py() == ends["max"].as_py())
+def _any_matches(literals: pa.Array, pattern: str) -> bool:
+    return bool(pc.any(pc.match_substring_regex(literals, pattern)).as_py())
 
 
 def folded_keys(table: Table, key: tuple[str, ...], keys: pa.Array) -> pa.Array:
@@ -142,8 +130,6 @@ def _equality(column: Column, length: int | None) -> _Equality:
         return _Equality.UNKNOWN
     if word in _EXACT_TYPES:
         return _Equality.SAME
-    if word == "decimal":
-        return _Equality.DECIMAL
     if word in _MOMENTS:
         return _Equality.MOMENT
     if not is_text(column):
