@@ -52,7 +52,7 @@ PACKET_TOO_LARGE: Final = 1153
 TOO_LARGE_ROW: Final = frozenset({PACKET_TOO_LARGE, 1301, 1713, 8025})
 """More than max_allowed_packet, as a statement or as a result; than an undo record; than TiDB's
 txn-entry-size-limit."""
-TOO_LARGE_TRANSACTION: Final = frozenset({1197, 1206, 1705, 3019, 8001, 8004, 8175, 9500})
+TOO_LARGE_TRANSACTION: Final = frozenset({1197, 1206, 3019, 8001, 8004, 8175, 9500})
 """More than the cache of the binary log, the table of locks, the undo log; TiDB: than txn-total-size-limit or
 tidb_mem_quota_query."""
 NO_ROOM: Final = frozenset({1021, 1114})
@@ -191,7 +191,6 @@ _LIMIT_FIXES: Final = {
     1197: "raise max_binlog_cache_size on the target",
     1206: "raise innodb_buffer_pool_size on the target",
     1301: "raise max_allowed_packet on the target, up to 1G",
-    1705: "raise max_binlog_stmt_cache_size on the target",
     1713: "give the table ROW_FORMAT=DYNAMIC or fewer indexes on long columns",
     3019: "give the target's undo tablespaces more space",
     8001: _MEMORY_OF_TIDB,

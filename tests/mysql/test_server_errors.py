@@ -8,7 +8,7 @@ from pymysql.err import InterfaceError, MySQLError, OperationalError, Programmin
 
 from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import RowChange
-from bridge.local import MariaDB, MySQL
+from bridge.local import MariaDB
 from bridge.model import Advance
 from bridge.mysql.apply.run_statement import Sent, refused_transaction
 from bridge.mysql.connection.target import Target
@@ -84,7 +84,6 @@ def test_a_transaction_over_a_limit(code: int) -> None:
     limit = {
         1197: "max_binlog_cache_size",
         1206: "innodb_buffer_pool_size",
-        1705: "max_binlog_stmt_cache_size",
         3019: "undo tablespaces",
     }
     error = refused_transaction(Advance(10, 20, {}), TooLargeError(code, "too large"), Sent(3, 70_000_000))
@@ -110,27 +109,6 @@ def test_the_cache_of_the_binary_log() -> None:
         assert pipeline.writer.end.retries == 0
         assert "is too large for the target: 1197" in raised.value.what
         assert sql(server.url, "SELECT (SELECT COUNT(*) FROM m.t) + (SELECT COUNT(*) FROM m.u)") == [(0,)]
-
-
-SMALL_CACHE = (
-    *("--log-bin=binlog", "--server-id=1"),
-    *("--max-binlog-stmt-cache-size=4096", "--binlog-stmt-cache-size=4096"),
-)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("kind", [MariaDB, MySQL])
-def test_the_statement_cache_of_the_binary_log(kind: type[MariaDB | MySQL]) -> None:
-    """A statement of more bytes, on a table of an engine without transactions, is refused by a real server, at once."""
-    row = [row_change(10, "t", ["id", "v"], ["id"], after=[n, "x" * 200_000]) for n in (1, 2)]
-    with kind(options=SMALL_CACHE) as server:
-        sql(server.url, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT) ENGINE=MyISAM")
-        with opened(server.url, [("cdc", 0)]) as pipeline, pytest.raises(ApplyError) as raised:
-            pipeline.take(in_one_partition([*row, boundary(20)]))
-    assert pipeline.writer.end.retries == 0
-    assert "is too large for the target: 1705" in raised.value.what
-    assert raised.value.where == "commit ts 0 to 20"
-    assert "max_binlog_stmt_cache_size" in raised.value.fix
 
 
 @pytest.mark.server
