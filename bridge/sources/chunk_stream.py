@@ -64,7 +64,8 @@ class ChunkStream:
 
     @property
     def batch(self) -> MicroBatch:
-        assert self._batch is not None
+        if self._batch is None:  # Spark begins the first micro-batch although the stream was over
+            raise EOFError("nothing was planned")  # as where the driver has ended: who has asked ends
         return self._batch
 
     def taken(self, chunks: DataFrame) -> DecodedBatch:

@@ -119,8 +119,7 @@ class _Run:
 
     @cached_property
     def stop_events(self) -> dict[int, dict[str, Any]]:
-        """The events that are no row changes, by their index.  Made anew each time, 400 schema changes of ten seconds
-        took eleven times as long (measured)."""
+        """The events that are no row changes, by their index.  Made each time, ordering took ten times as long."""
         return dict(zip(self.stops.tolist(), self.table.take(pa.array(self.stops)).to_pylist(), strict=True))
 
     def rows_up_to(self, bounds: Sequence[_BoundOfRuns]) -> int:
