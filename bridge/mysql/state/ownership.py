@@ -142,8 +142,10 @@ class Ownership:
         self.check_progress(self.control)
 
     def check_progress(self, session: Session) -> None:
-        """Raises OwnedError after a take-over, ReadOnlyError when the session's server takes no writes, and
-        TargetWentBack when progress there is not as this process has left it, or first found it."""
+        """Raises OwnedError after a take-over, ReadOnlyError when the session's server takes no writes, Abandoned after
+        `break_off`, and TargetWentBack when progress there is not as this process has left it, or first found it."""
+        if self._is_broken_off:  # while the session was being opened, so that nobody cut it
+            raise Abandoned
         require_writable(session)
         progress = self.table.read(session)
         if progress is not None and progress.epoch < self.epoch:

@@ -392,6 +392,25 @@ def test_a_stop_breaks_off_what_waits_for_a_lock(target: str, session: Session) 
         session.execute("UNLOCK TABLES")
 
 
+def test_nothing_is_begun_over_a_session_that_was_opened_during_a_stop(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has cut it, as it was not there yet: what it waited for would hold up the stop."""
+    with owner(target) as stopped:
+        writer, connect = stopped.writer, stopped.writer._target.connect
+        writer.close()
+        monkeypatch.setattr(type(stopped.ownership), "_end_all", lambda *_: None)
+
+        def late(**options: bool) -> Session:
+            found = connect(**options)
+            writer.break_off()
+            return found
+
+        monkeypatch.setattr(writer._target, "connect", late)
+        with pytest.raises(Abandoned):
+            writer.session()
+
+
 def test_a_stop_leaves_a_schema_change_running_which_the_next_one_waits_for(target: str) -> None:
     """Whoever comes next is not told that the pipeline is owned: the last owner has said that it ended."""
     with owner(target) as stopped:
