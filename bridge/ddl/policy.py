@@ -173,6 +173,9 @@ def ddl_rules(
         raise UsageError(f"ddl.source {source!r} is not known", fix=f"one of {', '.join(SOURCES)}")
     if defaults and is_tidb(source):
         raise UsageError("ddl.defaults are those of a MySQL or MariaDB", fix="say which with ddl.source")
+    for name, collation in (defaults or {}).items():
+        if name != "server" and not collation.lower().startswith(f"{name.lower()}_"):
+            raise UsageError(f"ddl.defaults.{name} is no character set of {collation}", fix="server, or as utf8mb4")
     mapped = {name.lower(): collation.lower() for name, collation in (collations or {}).items()}
     return DdlRules(
         Policy(Verdict(default), by_class),

@@ -58,6 +58,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"hold": ["drop table"], "refuse": ["drop table"]}, "is in two lists"),
     ({"source": "oracle"}, "one of tidb"),
     ({"defaults": {"server": "utf8mb4_bin"}}, "say which with ddl.source"),
+    ({"defaults": {"serve": "utf8mb4_bin"}, "source": "mariadb"}, "ddl.defaults.serve is no character set"),
 ]
 
 
