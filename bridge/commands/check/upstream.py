@@ -13,8 +13,7 @@ from bridge.commands.check.finding import Finding, fail, ok, warn
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, judge_encryption
 from bridge.config import Settings
-from bridge.ddl.collation_tables import SourceDefaults
-from bridge.filters.table_filter import TableFilter
+from bridge.ddl.collation_tables import SOURCES, SourceDefaults, is_tidb
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT
@@ -119,7 +118,8 @@ def judge_messages(facts: UpstreamFacts, found: Decoded, settings: Settings) -> 
         yield ok("upstream-history", what)
     if found.is_mysql_born and found.events:
         yield from _judge_binlog(facts.variables)
-        yield _judge_defaults(facts.variables, settings.ddl.rules(TableFilter()).collations.source)
+        if not is_tidb(settings.ddl.source):  # which is wrong itself, and takes no defaults
+            yield _judge_defaults(facts.variables, SOURCES[settings.ddl.source].but(settings.ddl.defaults))
 
 
 def _judge_binlog(variables: Mapping[str, str]) -> Iterator[Finding]:

@@ -192,6 +192,15 @@ def test_what_an_upstream_logs(facts: UpstreamFacts, rows: list[Event], failing:
     assert (said(found, Level.FAIL), said(found, Level.WARN)) == (failing, warning)
 
 
+@pytest.mark.parametrize(("source", "warning"), [("tidb", []), ("mysql-8", ["upstream-defaults"])])
+def test_no_defaults_are_advised_that_would_be_refused(source: str, warning: list[str]) -> None:
+    """While `ddl.source` says TiDB of a binlog's messages, that is what has to be set first."""
+    decoded = Decoded("canal-json", {("t", 0): [ROW]}, {}, is_mysql_born=True)
+    settings = Settings.model_validate({"ddl": {"source": source}})
+    found = list(upstream.judge_messages(an_upstream(collation_server="utf8mb4_general_ci"), decoded, settings))
+    assert said(found, Level.WARN) == warning
+
+
 def test_every_line_that_can_fail_is_in_a_test() -> None:
     """By the name of its check, in a test of this folder; that of the version has a test without names."""
     lines, tests = (
