@@ -32,7 +32,7 @@ from bridge.protocols import require_protocol
 from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
 from bridge.protocols.values.timezones import utc_converter
-from bridge.registry.client import SchemaRegistry, check_urls
+from bridge.registry import SchemaRegistry, check_urls
 from bridge.secret_settings import read_secret, resolve
 from bridge.tso import parse_moment
 

@@ -15,7 +15,7 @@ import os
 import select
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 import typer
@@ -87,14 +87,9 @@ def _report_bug(error: Exception) -> int:
     console.failure(
         f"this is a bug in the bridge: {type(error).__name__}: {reason}; fix: report it with the traceback that follows"
     )
-    for line in _traceback_lines(error):
-        console.detail(line)
+    for line in "".join(traceback.format_exception(error)).splitlines():
+        console.detail(without_secrets(line))
     return BUG
-
-
-def _traceback_lines(error: Exception) -> Iterator[str]:
-    for part in traceback.format_exception(error):
-        yield from map(without_secrets, part.splitlines())
 
 
 def _is_reader_gone() -> bool:

@@ -20,7 +20,7 @@ FLOORS = (
     {"protocols"},
     {"rows"},
     {"mysql"},
-    {"config", "dump_metadata", "registry"},
+    {"config", "registry"},
     {"settings"},
     {"local"},
     {"sources", "spark"},
@@ -28,7 +28,7 @@ FLOORS = (
     {"watch"},
     {"verify"},
     {"commands"},
-    {"console", "logs", "exits"},
+    {"console", "exits"},
     {"demo"},
     {"cli"},
     {"__main__"},
@@ -36,7 +36,7 @@ FLOORS = (
 """Packages and modules of `bridge`, the lowest first; one imports from its own floor and from those below."""
 PURE = ("protocols", "rows", "ddl")
 DRIVERS = {"pyspark", "pymysql", "sqlalchemy", "confluent_kafka"}
-CEILING = 52_579
+CEILING = 52_465
 """The most lines of `bridge`, without `demo` and `local`."""
 
 
@@ -134,8 +134,8 @@ def test_the_tests_make_producers_in_one_place() -> None:
 
 
 def test_the_package_does_not_grow() -> None:
-    """What is added has to replace something: the ceiling is lowered with each merge.  It was raised once, by 112,
-    for rows that real MariaDB servers and failovers lost in silence."""
+    """What is added has to replace something: the ceiling is lowered with each merge.  It was raised once, for
+    rows that real MariaDB servers and failovers lost in silence, and is below that again."""
     lines = sum(
         len(path.read_text(encoding="utf-8").splitlines())
         for path in modules().values()

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.cli.pipeline_run import TOLD_SECONDS
-from bridge.cli.stop_signals import END_SECONDS
+from bridge.cli.pipeline_run import END_SECONDS, TOLD_SECONDS
 from bridge.local import kafka, mariadb
 from bridge.settings.load import load_settings
 from tests.support.kubernetes import service_links

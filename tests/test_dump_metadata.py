@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.dump_metadata import begin_after
 from bridge.errors import UsageError
+from bridge.settings.dump_metadata import begin_after
 from tests.support.command import bridge
 
 DUMPLING = """Started dump at: 2026-11-22 21:00:00

@@ -17,8 +17,8 @@ import structlog
 import bridge
 from bridge import console
 from bridge.cli import progress_bars
+from bridge.cli.logs import configure_logs
 from bridge.cli.progress_bars import ProgressBar, VerifyBar
-from bridge.logs import configure_logs
 from bridge.model import TableName
 from tests.support import command
 from tests.support.waiting import wait_for

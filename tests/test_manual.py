@@ -19,12 +19,12 @@ import pytest
 from rich.console import Console
 
 from bridge.cli import output
+from bridge.cli.logs import configure_logs
 from bridge.cli.page_layout import Page
 from bridge.commands import manual
 from bridge.config import Settings
 from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
-from bridge.logs import configure_logs
 from bridge.mysql.state.schema import VERSION
 from bridge.pipeline.watching.status import Status
 from bridge.settings.load import load_settings

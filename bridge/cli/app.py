@@ -333,8 +333,8 @@ def demo(
     as_json: JsonFlag = False,
 ) -> None:
     """Starts a Kafka and a MariaDB, replicates a bank, kills the bridge once, and compares target and upstream."""
+    from bridge.cli.logs import configure_logs
     from bridge.demo import run_demo
-    from bridge.logs import configure_logs
 
     configure_logs()
 

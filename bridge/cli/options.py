@@ -186,7 +186,7 @@ def _settings(needs: Sequence[str], *, config: Path | None, set: list[str] | Non
     settings = load_settings(config, os.environ, given, set or [])
     for end in needs:
         getattr(settings, end).require()
-    from bridge.logs import configure_logs
+    from bridge.cli.logs import configure_logs
 
     configure_logs(settings.log.format, settings.log.level)
     return settings
@@ -194,7 +194,7 @@ def _settings(needs: Sequence[str], *, config: Path | None, set: list[str] | Non
 
 def _behind(dump: Path, begin: str | None) -> str:
     """Gives the moment behind a dump as --from has it; UsageError when there are two beginnings."""
-    from bridge.dump_metadata import begin_after
+    from bridge.settings.dump_metadata import begin_after
 
     if begin is not None:
         raise UsageError("--from and --from-dump are given, and both say where to begin", fix="leave one of them out")

@@ -30,14 +30,14 @@ from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.state.routes_record import require_kept_routes
-from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.bad_input.truncated_rows import CUT, CutRows, Upstream
+from bridge.pipeline.control_events import BadMessage
+from bridge.pipeline.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
 from bridge.protocols.event_columns import events_of, events_table
 from bridge.protocols.ruled_rows import ruled_row
 from bridge.protocols.values.untyped import split_forms, with_modes
 from bridge.quoting import quote_name
-from bridge.registry.client import KeptSchemas
+from bridge.registry import KeptSchemas
 from bridge.rows.moments import Moment
 from bridge.rows.net_changes import Image, OrderedChanges, fold
 from bridge.rows.sql.conditions import binary_match

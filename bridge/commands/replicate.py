@@ -18,7 +18,7 @@ from bridge.pipeline.pipeline import Pipeline
 from bridge.pipeline.watching.status import retried_at_start
 from bridge.sources.kafka.topic_guard import asked
 from bridge.sources.source import Source
-from bridge.spark.starting_session import StartingSession
+from bridge.spark.session import StartingSession
 from bridge.tso import parse_moment
 from bridge.verify.source.historical_rows import UpstreamRows
 from bridge.watch.lookups import Lookups

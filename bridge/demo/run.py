@@ -16,7 +16,7 @@ from confluent_kafka import KafkaException
 from pymysql.err import MySQLError
 
 from bridge import console
-from bridge.cache.folders import cache_folder
+from bridge.cache import cache_folder
 from bridge.commands.status import read_status
 from bridge.demo.bank import SCHEMA, Bank
 from bridge.demo.compare import ComparedTable, compare

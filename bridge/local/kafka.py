@@ -17,7 +17,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 from bridge.local.errors import LocalError
 from bridge.local.jars import Artifact, java, retrieve
 from bridge.local.server import HOST, Server, free_port, run_tool

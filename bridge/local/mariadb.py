@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 from bridge.local.jars import Artifact, retrieve
 from bridge.local.server import HOST, free_port, run_tool
 from bridge.local.sql_server import SqlServer, common_options, require_linux

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import ClassVar, Final
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 from bridge.local.jars import Artifact, retrieve
 from bridge.local.libaio import write_libaio
 from bridge.local.server import HOST, free_port, run_tool

@@ -27,7 +27,8 @@ from bridge.model import Positions, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
 from bridge.mysql.catalog import refuse_one_for_two
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input.bad_messages import BadMessage, bad_message_error, unreadable_change
+from bridge.pipeline.bad_input import bad_message_error, unreadable_change
+from bridge.pipeline.control_events import BadMessage
 from bridge.pipeline.order import Due, Order, OrderChanged
 from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts

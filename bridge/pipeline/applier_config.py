@@ -11,7 +11,7 @@ from typing import Final
 from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input import OnBadMessage
 from bridge.pipeline.by_transactions.next_server import Lacks
 from bridge.pipeline.steering.steering import Gate
 from bridge.rows.amount import Amount

@@ -19,13 +19,12 @@ from bridge.model import UNUSED, PartitionId, Positions, TableName, goes_by_part
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.catalog import find_side_effects, refuse_side_effects
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel.parallel_writer import writer_of
+from bridge.mysql.parallel import writer_of
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
-from bridge.pipeline.bad_input.truncated_rows import CutRows, Upstream
+from bridge.pipeline.bad_input import OnBadMessage
 from bridge.pipeline.by_boundaries.frontier import used
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.order import PartitionOrder
@@ -33,6 +32,7 @@ from bridge.pipeline.by_transactions.next_server import lacks
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import Order, first_offsets, starts_of
 from bridge.pipeline.query import Reading
+from bridge.pipeline.truncated_rows import CutRows, Upstream
 from bridge.pipeline.watching.counts import Counts
 from bridge.pipeline.watching.status import retried_at_start
 from bridge.protocols import PROTOCOLS, DecodeOptions, binlog_source, is_mysql_born, make_decoder
@@ -41,7 +41,7 @@ from bridge.protocols.sender_losses import Loss, losses
 from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries, transaction_topic
 from bridge.sources.source import Extent, Source, plain_sample
-from bridge.spark.kept_rows.executors import Executors
+from bridge.spark.kept_rows.shards import Executors
 
 _BEGIN_ANEW = (
     "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with"

@@ -4,6 +4,7 @@ schema changes are replicated."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -15,11 +16,25 @@ from bridge.errors import UsageError
 from bridge.events import CLASH, Boundary, DdlStatement, Kind, LeftOut, Position, Undecodable
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Entry, PartitionId, SchemaChange, TableName
-from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.protocols.event_columns import placed_events
 
 LeftOutRows = tuple[LeftOut, Position, int]
 """Rows of a table that is not replicated, the position of the first one, and how many there are."""
+
+
+class BadMessage(NamedTuple):
+    """A message that cannot be decoded.
+
+    boundary: the last boundary (TSO) of its partition before it in the same micro-batch; 0 without one.
+    """
+
+    entry: Entry
+    boundary: int
+
+    @property
+    def partition(self) -> PartitionId:
+        """Its partition."""
+        return self.entry.position.topic, self.entry.position.partition
 
 
 @dataclass(frozen=True)

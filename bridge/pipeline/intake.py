@@ -40,7 +40,7 @@ each step costs a Spark job, and the driver writes those that are not large.  A 
 time for a million (measured)."""
 _TIMES_STAYING: Final = 4
 """They have at most so many times what is applied in two seconds.  A stop breaks off what takes longer than ten
-(`stop_signals`), and verify waits ten for the end of a step."""
+(`cli.pipeline_run`), and verify waits ten for the end of a step."""
 _TICK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()

@@ -16,7 +16,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol
 from bridge.errors import AheadOfTargetError
 from bridge.model import UNUSED, Advance, PartitionId, PartitionStart, Positions, SchemaChange
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.bad_input.bad_messages import BadMessage
+from bridge.pipeline.control_events import BadMessage
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.decoded_batch import DecodedBatch

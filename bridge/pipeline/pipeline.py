@@ -41,8 +41,7 @@ from bridge.sources.kafka.topic_guard import (
 )
 from bridge.sources.source import READING, Extent
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, Losses, source_error
-from bridge.spark.session import end_by_force
-from bridge.spark.starting_session import StartingSession
+from bridge.spark.session import StartingSession, end_by_force
 from bridge.tso import parse_moment, tso_ms, tso_time
 
 PROGRESS_SECONDS: Final = 0.5

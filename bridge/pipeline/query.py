@@ -28,13 +28,12 @@ from bridge.sources.part_size import MOST_AT_ONCE
 from bridge.sources.source import Pacing, Source, Stream
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, is_worker_killed, reason, source_error
 from bridge.spark.event_transfer import transfer_folder
-from bridge.spark.kept_rows.executors import Executors, Home
-from bridge.spark.session import checkpoint_folder, driver_folder, end_by_force, end_tasks
-from bridge.spark.starting_session import StartingSession
+from bridge.spark.kept_rows.shards import Executors, Home
+from bridge.spark.session import StartingSession, checkpoint_folder, driver_folder, end_by_force, end_tasks
 
 STOP_SECONDS: Final = 20.0
-"""How long a stop waits for the present transaction, which is broken off before (`stop_signals`).  A stop may take 30 s
-in all; the rest is for the JVM."""
+"""How long a stop waits for the present transaction, which is broken off before (`cli.pipeline_run`).  A stop may take
+30 s in all; the rest is for the JVM."""
 _INTAKE_SECONDS: Final = 5.0
 """How long a stop waits for the intake, which may be reading from a broker that is silent."""
 _QUERY_SECONDS: Final = 5.0

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.events import Boundary, Code, Event, Undecodable
 from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, RowEvents
-from bridge.protocols.detect import is_other, recognise_message
-from bridge.protocols.foreign import foreign
+from bridge.protocols.detect import foreign, is_other, recognise_message
 from bridge.tso import ms_tso, tso_ms, tso_time
 
 if TYPE_CHECKING:

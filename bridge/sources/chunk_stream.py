@@ -17,8 +17,7 @@ from bridge.sources.part_size import FEW
 from bridge.sources.source import Export, MicroBatch, Pace, Read, Wait
 from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
 from bridge.spark.event_transfer import Chunk, coming_chunks, transfer_folder
-from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource
-from bridge.spark.source.plans import Offsets, answering, nested
+from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering, nested
 
 _T = TypeVar("_T")
 _LEEWAY: Final = 2

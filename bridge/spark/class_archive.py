@@ -16,12 +16,11 @@ from typing import Final
 from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
-from bridge.cache.folders import cached, remove_unused
+from bridge.cache import cached, remove_unused
 from bridge.errors import UsageError
 from bridge.spark.process_memory import ARCHIVE, PREFIX, QUIET, archive_name
 from bridge.spark.session import start_session
-from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource
-from bridge.spark.source.plans import Offsets, answering
+from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering
 
 _MICRO_BATCHES: Final = 3
 _SECONDS: Final = 300

@@ -12,7 +12,7 @@ from typing import Final
 
 import pyspark
 
-from bridge.cache.folders import cache_folder
+from bridge.cache import cache_folder
 
 _PR_SET_THP_DISABLE: Final = 41
 """An option of prctl (linux/prctl.h)."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from sqlalchemy import make_url
 
-from bridge.cache.folders import cache_folder
+from bridge.cache import cache_folder
 from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka, MariaDB
@@ -28,8 +28,7 @@ from bridge.settings.load import load_settings
 from bridge.sources.chunk_stream import decoded
 from bridge.sources.kafka.source import KafkaSource
 from bridge.spark.process_memory import use_small_pages
-from bridge.spark.session import start_session
-from bridge.spark.starting_session import StartingSession
+from bridge.spark.session import StartingSession, start_session
 from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions

@@ -16,9 +16,9 @@ SCRIPT = str(Path(sys.executable).with_name("bridge"))
 """The command as it is installed."""
 PROGRAM = """
 import signal, sys, threading, time
-from bridge.cli import stop_signals
-from bridge.cli.stop_signals import StopSignals
-stop_signals.BREAK_OFF_SECONDS, stop_signals.END_SECONDS, stop_signals._LEFT_SECONDS = 1.0, 2.0, 0.3
+from bridge.cli import pipeline_run
+from bridge.cli.pipeline_run import StopSignals
+pipeline_run.BREAK_OFF_SECONDS, pipeline_run.END_SECONDS, pipeline_run._LEFT_SECONDS = 1.0, 2.0, 0.3
 asked, broken_off = threading.Event(), threading.Event()
 wait = sys.argv[1]
 

@@ -18,8 +18,8 @@ import pyarrow as pa
 from bridge.config import Settings
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId
-from bridge.mysql.parallel import parallel_writer
-from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql import parallel
+from bridge.mysql.parallel import ExecutorWriter
 from bridge.pipeline import applier
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.fast import readiness
@@ -29,8 +29,8 @@ from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql import conditions, render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
 from bridge.spark.decoded_batch import DecodedBatch
-from bridge.spark.kept_rows import executors as kept_executors
-from bridge.spark.kept_rows.executors import Executors, Home
+from bridge.spark.kept_rows import shards as kept_executors
+from bridge.spark.kept_rows.shards import Executors, Home
 from tests.generated.bench import Bench
 from tests.generated.cases import Case
 from tests.generated.dimensions import NONE, SOME_SHARDS
@@ -168,7 +168,7 @@ class Process:
                 shard = Amount(self._random.choice((1, 1, 2, 50_000)), 1 << 30)
                 stack.enter_context(patch.object(kept_executors, "_SHARD", shard))
                 self._folder = stack.enter_context(TemporaryDirectory()) if self._random.random() < 0.5 else None
-                stack.enter_context(patch.object(parallel_writer, "ExecutorWriter", self._executor_writer))
+                stack.enter_context(patch.object(parallel, "ExecutorWriter", self._executor_writer))
             yield
 
     def _decoder(self) -> Decoder:

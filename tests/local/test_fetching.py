@@ -12,7 +12,7 @@ from typing import TextIO
 
 import pytest
 
-from bridge.cache.folders import cached, mark_used, remove_unused
+from bridge.cache import cached, mark_used, remove_unused
 from bridge.local import LocalError, jars
 
 ARTIFACT = jars.Artifact("org.example", "thing", "1.0")

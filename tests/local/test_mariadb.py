@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from bridge.cache.folders import cache_folder
+from bridge.cache import cache_folder
 from bridge.local import LocalError, MariaDB
 from bridge.local.mariadb import OLD_VERSION
 

@@ -12,7 +12,7 @@ from typing import Final, Self
 import pymysql
 import pytest
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 from bridge.local import MariaDB
 from bridge.local.mariadb import OLD_VERSION, VERSION
 from bridge.local.server import HOST, free_port

@@ -20,7 +20,7 @@ from bridge.model import Advance, TableName
 from bridge.mysql import tidb as tidb_sessions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel.executor_writer import ExecutorWriter, Fence
+from bridge.mysql.parallel import ExecutorWriter, Fence
 from bridge.mysql.schema_changes.ddl_runner import pipeline_tag, wait_while_running
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import PROTOCOLS as REGISTERED

@@ -18,7 +18,7 @@ from bridge.pipeline.query import Reading
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.spark.errors import ExecutorLost
-from bridge.spark.kept_rows.executors import Executors
+from bridge.spark.kept_rows.shards import Executors
 
 
 class Busy:

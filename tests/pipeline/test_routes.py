@@ -16,7 +16,7 @@ from bridge.events import RowChange
 from bridge.filters.routes import RowRules
 from bridge.model import TableName
 from bridge.mysql.connection.session import Session
-from bridge.pipeline.bad_input.truncated_rows import CutRows
+from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.ruled_rows import ruled
 from tests.pipeline.test_bad_messages import capture, row, watermark

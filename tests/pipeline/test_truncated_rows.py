@@ -11,7 +11,7 @@ import pytest
 from bridge.errors import BadMessageError
 from bridge.model import TableName
 from bridge.mysql.connection.session import Session
-from bridge.pipeline.bad_input.truncated_rows import CutRows, Literals, RowsGoneError
+from bridge.pipeline.truncated_rows import CutRows, Literals, RowsGoneError
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.tso import ms_tso
 from tests.pipeline.test_bad_messages import capture, row, watermark

@@ -28,7 +28,7 @@ from bridge.protocols.event_columns import events_of
 from bridge.protocols.fast.compiled.codes import NOT_READ
 from bridge.protocols.fast.texts import Texts
 from bridge.protocols.sender_losses import losses
-from bridge.registry.client import KeptSchemas
+from bridge.registry import KeptSchemas
 from bridge.sources.source import have_ids, key_and_value
 from tests.support.avro_wire import Schemas, encoded, ticdc_schema
 from tests.support.captures import read_lines

@@ -20,7 +20,7 @@ from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.events import Kind
 from bridge.protocols import DecodeOptions, decode_message, in_json, make_decoder, recognise
-from bridge.protocols.foreign import foreign
+from bridge.protocols.detect import foreign
 from bridge.sources.capture_files import CaptureSource
 from tests.support.avro_wire import Schemas
 from tests.support.captures import encoded, read_lines, text, write_lines

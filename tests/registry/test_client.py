@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from bridge import registry as client
 from bridge.config import RegistrySection
 from bridge.errors import RegistryAwayError, SourceError, UsageError
 from bridge.protocols.decoder import DecodeError, SchemaId
-from bridge.registry import client
-from bridge.registry.client import SchemaRegistry
+from bridge.registry import SchemaRegistry
 from bridge.settings.load import load_settings
 from tests.support.registry import Registry, serving
 

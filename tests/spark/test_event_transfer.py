@@ -23,7 +23,7 @@ from bridge.sources.chunk_stream import ChunkStream
 from bridge.spark import event_transfer, worker_decoder
 from bridge.spark.event_transfer import TooLargeError, coming_chunks, export_events, import_events
 from bridge.spark.session import checkpoint_folder
-from bridge.spark.source.plans import Offsets, Planned, answering, flat, nested
+from bridge.spark.source.chunk_source import Offsets, Planned, answering, flat, nested
 from bridge.spark.worker_decoder import event_decoder
 
 

@@ -20,10 +20,9 @@ from structlog.testing import capture_logs
 
 from bridge.ends.end import Abandoned
 from bridge.errors import SourceError, UsageError
-from bridge.spark import session, starting_session
+from bridge.spark import session
 from bridge.spark.process_memory import driver_java_options, keep_freed_memory
-from bridge.spark.session import checkpoint_folder
-from bridge.spark.starting_session import StartingSession
+from bridge.spark.session import StartingSession, checkpoint_folder
 
 
 @pytest.fixture
@@ -37,7 +36,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
             raise UsageError("no such property")
         return "the session"
 
-    monkeypatch.setattr(starting_session, "start_session", start)
+    monkeypatch.setattr(session, "start_session", start)
     yield may_answer
     may_answer.set()
 
@@ -67,8 +66,8 @@ def test_what_keeps_spark_from_starting_is_raised_where_it_is_needed(answers: th
 def test_a_start_that_never_ends_is_given_up(answers: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
     """PySpark waits for ever for a JVM that has failed and stays.  The log has said before that Spark is late."""
     assert not answers.is_set()
-    monkeypatch.setattr(starting_session, "_LATE_SECONDS", 0.1)
-    monkeypatch.setattr(starting_session, "_MOST_SECONDS", 0.5)
+    monkeypatch.setattr(session, "_LATE_SECONDS", 0.1)
+    monkeypatch.setattr(session, "_MOST_SECONDS", 0.5)
     starting = StartingSession({}, "off")
     with capture_logs() as said, pytest.raises(SourceError, match="Spark has not started within"):
         starting.get()

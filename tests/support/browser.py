@@ -23,7 +23,7 @@ import cramjam
 import orjson
 import pytest
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 
 PACKAGE: Final = "@sparticuz/chromium@147.0.0"
 _NAMES: Final = ("chromium", "chromium-browser", "google-chrome")

@@ -15,7 +15,7 @@ from xml.sax.saxutils import escape
 import py4j
 from py4j.java_gateway import GatewayParameters, JavaGateway
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 from bridge.local.jars import Artifact, java, retrieve
 from bridge.local.server import HOST, Server, free_port
 from tests.support.pipelines import sql

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 from bridge.local import mariadb
 from bridge.local.jars import _ivy_jar, java
 from bridge.local.libaio import empty_library

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Final, NamedTuple
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 from bridge.local.jars import Artifact, java, retrieve
 from bridge.local.server import HOST, Server, free_port
 

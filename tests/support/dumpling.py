@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Final
 
-from bridge.cache.folders import cached
+from bridge.cache import cached
 from bridge.local import LocalError
 from bridge.local.server import run_tool
 from tests.support import tidb

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import NamedTuple
 
-from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql.parallel import ExecutorWriter
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.sql.statement import Rendering, WritePart

@@ -25,18 +25,17 @@ from bridge.model import PartitionId, goes_by_partition
 from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection.session import SESSION_SETTINGS, Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel.executor_writer import ExecutorWriter
-from bridge.mysql.parallel.parallel_writer import Executors, writer_of
+from bridge.mysql.parallel import Executors, ExecutorWriter, writer_of
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.routes_record import keep_rules
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy, RowsOf
 from bridge.pipeline.assembly import make_applier
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
-from bridge.pipeline.bad_input.truncated_rows import CutRows
+from bridge.pipeline.bad_input import OnBadMessage
 from bridge.pipeline.order import OrderChanged
 from bridge.pipeline.steering.steering import Gate
+from bridge.pipeline.truncated_rows import CutRows
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages

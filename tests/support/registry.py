@@ -12,9 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import uuid4
 
-from bridge.cache.folders import cache_folder
+from bridge.cache import cache_folder
 from bridge.protocols.decoder import SchemaId
-from bridge.registry.client import SchemaRegistry
+from bridge.registry import SchemaRegistry
 
 
 @dataclass

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from bridge import registry as client
 from bridge.filters.table_filter import TableFilter
 from bridge.local import Kafka
-from bridge.registry import client
 from tests.support.captures import read_lines, write_lines
 from tests.support.command import Ended, bridge
 from tests.support.golden import Expected, Reader, comparable, differences_from, tables_of

@@ -19,9 +19,9 @@ import pymysql
 import pytest
 from sqlalchemy import make_url
 
-from bridge.dump_metadata import begin_after
 from bridge.errors import UsageError
 from bridge.local import MariaDB, MySQL
+from bridge.settings.dump_metadata import begin_after
 from bridge.tso import ms_tso
 from tests.support import dumpling, tidb
 from tests.support.captures import Line, write_lines

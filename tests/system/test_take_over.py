@@ -22,7 +22,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.watching import heartbeat
-from bridge.spark import starting_session
+from bridge.spark import session
 from bridge.spark.session import start_session
 from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, owner, running
 from tests.support.command import bridge
@@ -93,7 +93,7 @@ def test_the_heartbeat_begins_before_spark_has_started(
             time.sleep(0.05)
         return start_session(*arguments, **more)
 
-    monkeypatch.setattr(starting_session, "start_session", start_slowly)
+    monkeypatch.setattr(session, "start_session", start_slowly)
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.1)
     assert bridge(*replay_arguments(golden, "canal-ext", "keys", target)).code == 0
     assert len(beats) == 2

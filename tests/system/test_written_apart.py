@@ -17,16 +17,16 @@ from bridge.errors import RefusedRowsError
 from bridge.events import Event
 from bridge.local import Kafka
 from bridge.model import Advance, TableName
+from bridge.mysql import parallel
 from bridge.mysql.apply.writer import no_trace
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel import parallel_writer
-from bridge.mysql.parallel.executor_writer import ExecutorWriter, Fence
+from bridge.mysql.parallel import ExecutorWriter, Fence
 from bridge.mysql.server_errors import LOST
 from bridge.mysql.state.ownership import mark_connection
 from bridge.rows.amount import Amount
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Stage, Statement
-from bridge.spark.kept_rows.executors import Executors, Home
+from bridge.spark.kept_rows.shards import Executors, Home
 from tests.bench.topics import fill
 from tests.bench.workload import PARTITIONS, SCHEMA, START_TS, WORKLOADS, Upstream, messages
 from tests.support.bridges import applied_ts
@@ -175,7 +175,7 @@ def test_a_worker_that_is_killed(
     def made(*fields: Any) -> _KillOnce:
         return _KillOnce(ExecutorWriter(*fields), str(tmp_path / "killed"))
 
-    monkeypatch.setattr(parallel_writer, "ExecutorWriter", made)
+    monkeypatch.setattr(parallel, "ExecutorWriter", made)
     apply(spark, target, changes())
     assert (tmp_path / "killed").exists()
     assert set(counts(session).values()) == {ALL}

@@ -31,7 +31,7 @@ from bridge.protocols.decode import highest_ts
 from bridge.protocols.decoder import SchemaId
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.sender_losses import losses
-from bridge.registry.client import SchemaRegistry
+from bridge.registry import SchemaRegistry
 from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events, transaction_topic
 from bridge.sources.source import KeyAndValue
 from bridge.tso import tso_time

@@ -15,9 +15,9 @@ from bridge.errors import AheadOfTargetError
 from bridge.model import Advance, Entry, PartitionId, PartitionStart, Positions, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input.bad_messages import BadMessage, boundaries_before
+from bridge.pipeline.bad_input import boundaries_before
 from bridge.pipeline.by_boundaries.frontier import Frontier
-from bridge.pipeline.control_events import ControlEvents, control_events, is_wanted
+from bridge.pipeline.control_events import BadMessage, ControlEvents, control_events, is_wanted
 from bridge.pipeline.order import Due, Segment, Starts, cut_window, fold_copies
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount

@@ -14,13 +14,12 @@ from bridge.errors import AheadOfTargetError, few
 from bridge.model import Advance, PartitionId, Positions, SchemaChange, TableName
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, NEAR, second_run, unread_topics
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.by_partitions.partition_queue import SNAPSHOT_AGAIN
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
-from bridge.pipeline.control_events import is_wanted, without_left_out
+from bridge.pipeline.control_events import BadMessage, is_wanted, without_left_out
 from bridge.pipeline.order import Due, Segment, Starts
 from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts

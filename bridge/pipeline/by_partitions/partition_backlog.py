@@ -22,14 +22,13 @@ from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces, are_side_by_side
 from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
-from bridge.pipeline.control_events import control_events
+from bridge.pipeline.control_events import BadMessage, control_events
 from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount

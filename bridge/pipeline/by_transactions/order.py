@@ -17,14 +17,12 @@ from bridge.events import EVENT_SCHEMA, Code, Kind
 from bridge.model import Advance, PartitionId, PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input.bad_messages import BadMessage
 from bridge.pipeline.by_boundaries.order import BoundaryOrder
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.numbering import DueRows, Mark, Reaching
-from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
-from bridge.pipeline.by_transactions.snapshot import Snapshot
+from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached, Snapshot
 from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
-from bridge.pipeline.control_events import control_events
+from bridge.pipeline.control_events import BadMessage, control_events
 from bridge.pipeline.order import Starts
 from bridge.pipeline.watching.counts import Counts
 from bridge.protocols.debezium.transactions import NO_TRANSACTION

@@ -33,8 +33,7 @@ from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_partitions.repeated_rows import before_change
 from bridge.pipeline.by_transactions.next_server import Lacks
 from bridge.pipeline.by_transactions.numbering import DueRows, End, Statement
-from bridge.pipeline.by_transactions.reached import Reached, has_gtid, other_binlog
-from bridge.pipeline.by_transactions.snapshot import Snapshot
+from bridge.pipeline.by_transactions.reached import Reached, Snapshot, has_gtid, other_binlog
 from bridge.pipeline.by_transactions.told_rows import ToldRows, Transactions, missing_rows
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
 from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS, SNAPSHOT_SERVER

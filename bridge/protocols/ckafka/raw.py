@@ -12,12 +12,20 @@ from functools import partial
 from typing import Final
 
 from bridge.protocols.decoder import DecodeError
+from bridge.protocols.values import column_types as usual
 from bridge.protocols.values import literals
-from bridge.protocols.values import usual_values as usual
-from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Conversion, Form, Lost, enum_names, of_text
+from bridge.protocols.values.column_types import (
+    BINARY_WORDS,
+    ColumnType,
+    Conversion,
+    Form,
+    Lost,
+    Usual,
+    enum_names,
+    of_text,
+)
 from bridge.protocols.values.literals import Converter
 from bridge.protocols.values.timezones import is_utc, timestamp_converter
-from bridge.protocols.values.usual_values import Usual
 
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64, "bit": 64}
 _BOOLEANS: Final = {"true": "1", "false": "0"}

@@ -20,8 +20,8 @@ from bridge.protocols.debezium import values
 from bridge.protocols.debezium.columns import document
 from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.values import column_types as usual
 from bridge.protocols.values import literals
-from bridge.protocols.values import usual_values as usual
 from bridge.protocols.values.column_types import (
     BINARY_WORDS,
     ColumnType,
@@ -29,12 +29,12 @@ from bridge.protocols.values.column_types import (
     Form,
     Lost,
     RawConverter,
+    Usual,
     enum_names,
     is_text,
     unquoted,
 )
 from bridge.protocols.values.literals import NULL
-from bridge.protocols.values.usual_values import Usual
 
 _MILLIS_DIGITS: Final = 3
 """A DATETIME with more digits than this in its fraction of a second is written in microseconds."""

@@ -28,8 +28,7 @@ from bridge.protocols.canal.types import CANAL_FORMS
 from bridge.protocols.ckafka.raw import CKAFKA_FORMS
 from bridge.protocols.debezium.raw import DEBEZIUM_FORMS
 from bridge.protocols.open_protocol.types import OPEN_FORMS
-from bridge.protocols.values.column_types import ColumnType, Conversion, Form, Lost, RawConverter
-from bridge.protocols.values.usual_values import NONE, Usual
+from bridge.protocols.values.column_types import NONE, ColumnType, Conversion, Form, Lost, RawConverter, Usual
 
 FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS, **CANAL_FORMS, **OPEN_FORMS}
 _TYPE: Final = "\1"

@@ -37,7 +37,7 @@ from bridge.protocols.fast.compiled.codes import (
     FITS_YEAR,
 )
 from bridge.protocols.fast.readiness import Readiness
-from bridge.protocols.values.usual_values import Usual
+from bridge.protocols.values.column_types import Usual
 from bridge.rows.grouping import Longs
 from bridge.rows.literal_offsets import Cells
 from bridge.rows.types.type_widths import Fit, as_bytes, fit_of

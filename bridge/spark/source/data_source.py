@@ -24,7 +24,7 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.protocols import DecodeOptions, Decoder, make_decoder, recognise
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.values.untyped import split_forms
-from bridge.registry.client import SchemaRegistry
+from bridge.registry import SchemaRegistry
 from bridge.secret_settings import refuse_secrets, resolve
 from bridge.settings.problems import Place, problem
 from bridge.sources.capture_files import CaptureSource
@@ -34,7 +34,7 @@ from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.part_size import joined_lots, latest_ms
 from bridge.sources.source import Message, plain_sample
-from bridge.spark.source.plans import Offsets, flat, nested
+from bridge.spark.source.chunk_source import Offsets, flat, nested
 
 EVENT_ROWS: Final = (
     "topic string, partition int, offset long, index int, kind string, commit_ts long, schema string, table string,"

@@ -14,7 +14,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, error_code, server_words, trouble
 from bridge.mysql.table_definition import ColumnInfo, Definition, decoded, load_definitions
-from bridge.pipeline.bad_input.truncated_rows import Literals, RowsGoneError
+from bridge.pipeline.truncated_rows import Literals, RowsGoneError
 from bridge.quoting import quote_name
 from bridge.verify.compare.checksums import readable
 from bridge.verify.compare.key_sql import literal_of

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bridge import registry as client
 from bridge.commands.check import kafka, protocol, tables, upstream
 from bridge.commands.check.finding import Finding, Level
 from bridge.commands.check.kafka import SourceFacts
@@ -21,8 +22,7 @@ from bridge.config import Settings
 from bridge.errors import RegistryAwayError
 from bridge.model import Column, Table, TableName
 from bridge.mysql.connection.target import Target
-from bridge.registry import client
-from bridge.registry.client import SchemaRegistry
+from bridge.registry import SchemaRegistry
 from bridge.sources.capture_files import CaptureSource
 from tests.protocols.test_debezium_avro import genuine
 from tests.support.pipelines import sql

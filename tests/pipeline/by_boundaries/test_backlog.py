@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bridge.events import Code, Event, Position, RowChange, Undecodable
 from bridge.model import Entry, PartitionId, PartitionStart
-from bridge.pipeline.bad_input.bad_messages import BadMessage, boundaries_before
+from bridge.pipeline.bad_input import boundaries_before
 from bridge.pipeline.by_boundaries.order import Backlog
-from bridge.pipeline.control_events import control_events
+from bridge.pipeline.control_events import BadMessage, control_events
 from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 

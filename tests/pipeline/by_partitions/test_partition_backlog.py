@@ -15,7 +15,7 @@ from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Code, RowChange, Undecod
 from bridge.model import PartitionStart, SchemaChange
 from bridge.mysql.state.progress import dump_positions, load_positions
 from bridge.pipeline.applier_config import TRANSACTION
-from bridge.pipeline.bad_input.bad_message_policy import OnBadMessage
+from bridge.pipeline.bad_input import OnBadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set

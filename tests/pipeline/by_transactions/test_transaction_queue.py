@@ -11,8 +11,7 @@ from bridge.errors import SourceError
 from bridge.events import Kind
 from bridge.model import SchemaChange
 from bridge.pipeline.by_transactions.numbering import DueRows
-from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached
-from bridge.pipeline.by_transactions.snapshot import Snapshot
+from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached, Snapshot
 from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, TransactionQueue
 from bridge.rows.amount import Amount
 from bridge.tso import ms_tso

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridge.cache.folders import cache_folder
+from bridge.cache import cache_folder
 from bridge.protocols.fast.compiled import native_code
 from bridge.protocols.fast.compiled.functions import fill_slots
 from bridge.protocols.fast.compiled.native_code import FILE, kept_code, loaded_functions

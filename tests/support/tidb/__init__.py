@@ -13,7 +13,7 @@ from typing import ClassVar, Final
 
 import pymysql
 
-from bridge.cache.folders import cache_folder, cached
+from bridge.cache import cache_folder, cached
 from bridge.local import LocalError
 from bridge.local.server import HOST, free_port, run_tool
 from bridge.local.sql_server import SqlServer

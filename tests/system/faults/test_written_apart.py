@@ -15,13 +15,13 @@ from pymysql.err import MySQLError
 from bridge.errors import BridgeError
 from bridge.events import Event
 from bridge.local import MariaDB
+from bridge.mysql import parallel
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel import parallel_writer
-from bridge.mysql.parallel.executor_writer import ExecutorWriter
+from bridge.mysql.parallel import ExecutorWriter
 from bridge.rows.amount import Amount
 from bridge.rows.sql.statement import NotWritten, Statement
-from bridge.spark.kept_rows.executors import Executors, Home
+from bridge.spark.kept_rows.shards import Executors, Home
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 from tests.support.waiting import wait_for
@@ -298,7 +298,7 @@ def test_the_target_fails_in_mid_step(
     def is_over() -> bool:
         return flag.exists() and fault.is_over is not None and fault.is_over(session, pipeline)
 
-    monkeypatch.setattr(parallel_writer, "ExecutorWriter", made)
+    monkeypatch.setattr(parallel, "ExecutorWriter", made)
     events = in_one_partition([event for number in (1, 2, 3) for event in step(number)])
     size = len(step(1))
     with opened(url, [("cdc", 0)], writers=2, executors=apart(spark)) as pipeline:

@@ -13,7 +13,7 @@ from bridge.model import TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import ColumnInfo, Definition
-from bridge.pipeline.bad_input.truncated_rows import RowsGoneError
+from bridge.pipeline.truncated_rows import RowsGoneError
 from bridge.verify.source import historical_rows
 from bridge.verify.source.historical_rows import UpstreamRows
 from tests.support.pipelines import session_after

@@ -28,7 +28,7 @@ from bridge.protocols.decoder import (
     explain,
     shown,
 )
-from bridge.protocols.foreign import CLOUD_EVENTS, Unread
+from bridge.protocols.detect import CLOUD_EVENTS, Unread
 
 _MARK: Final = b'{"schema":{"avro":"'
 """Begins a value in JSON whose schema is named, not written out."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 import llvmlite
 import llvmlite.binding as llvm
 
-from bridge.cache.folders import cache_folder, cached, remove_unused
+from bridge.cache import cache_folder, cached, remove_unused
 
 _PREFIX: Final = "compiled-"
 _UNUSED_SECONDS: Final = 30 * 86_400

@@ -1,5 +1,8 @@
 """Decides what is done with messages that cannot be decoded, and with rows that the target refuses.
 
+A message that stops the bridge freezes the boundary of its partition at the last one before it (internals, decision
+12).  A message that is quarantined counts as a change at that boundary: the first transaction beyond it writes it.
+
 Row changes that the target refuses are quarantined, and the rest of a transaction is applied.  The changes of the table
 that was refused are tried one after the other, in a transaction that is rolled back: the statement that fails is the
 row.
@@ -7,27 +10,89 @@ row.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import hashlib
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from bridge.errors import RefusedRowsError
+from bridge.errors import BadMessageError, RefusedRowsError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Kind, Position, RowChange
-from bridge.model import Advance, Entry, Table, TableName
+from bridge.model import Advance, Entry, PartitionId, SchemaChange, Table, TableName
 from bridge.mysql.apply.run_statement import Refused
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.schema_changes.ddl_runner import is_another
-from bridge.pipeline.bad_input.bad_messages import BadMessage, unreadable_change
-from bridge.pipeline.bad_input.truncated_rows import CutRows
+from bridge.mysql.state.ddl_journal import UNREADABLE
+from bridge.pipeline.control_events import BadMessage
+from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols.event_columns import placed_events
 from bridge.rows.net_changes import OrderedChanges, choose_key
 from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_ms
+
+_SHOWN: Final = 2_000
+"""How many bytes of a message that cannot be decoded the journal shows."""
+
+
+def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[BadMessage]) -> dict[PartitionId, int]:
+    """Lowers the boundaries of a micro-batch to the last one before a message that stops.  stopping: in order."""
+    kept = dict(boundaries)
+    seen = set()
+    for bad in stopping:
+        if bad.partition in kept and bad.partition not in seen:
+            kept[bad.partition] = bad.boundary
+        seen.add(bad.partition)
+    return {partition: ts for partition, ts in kept.items() if ts}
+
+
+def unreadable_change(entry: Entry, ts: int, *, is_again: bool = False) -> SchemaChange:
+    """Makes the schema change that the journal holds for a message of one that cannot be decoded.  Copies in several
+    partitions are one.
+
+    ts: the commit ts that the target has reached (TSO), as its own cannot be read.  is_again: its partition held the
+    same message before, so that this is another schema change.
+    """
+    message = b64decode(entry.value or "")
+    shown = message[:_SHOWN].decode(errors="replace")
+    digest = hashlib.sha1(message, usedforsecurity=False).hexdigest()
+    where = f" at {entry.position}" if is_again else ""
+    return SchemaChange(ts, "", "", f"{UNREADABLE} sha1 {digest}{where}: {shown}", str(entry.position))
+
+
+def bad_message_error(stopping: Sequence[BadMessage], journal_id: str = "") -> BadMessageError:
+    """Makes the error for messages that stop the bridge; it names the first of them.  journal_id: what `bridge ddl`
+    calls it, of a schema change."""
+    first = stopping[0].entry
+    more = f" (and {len(stopping) - 1} more after it)" if len(stopping) > 1 else ""
+    reason = f"{first.reason}{more}"
+    return BadMessageError(
+        f"the message of a schema change cannot be decoded: {reason}"
+        if first.code == Code.SCHEMA_CHANGE
+        else f"a message cannot be decoded: {reason}",
+        where=str(first.position),
+        fix="everything complete before it is in the target; fix what the reason names, or if the message is broken"
+        f" for good, {_ways_to_continue(first, journal_id)}; then start the bridge again",
+    )
+
+
+def _ways_to_continue(entry: Entry, journal_id: str) -> str:
+    if entry.code == Code.AHEAD_OF_CLOCK:
+        return (
+            f"quarantine it with --set source.quarantine={entry.position} (a boundary holds no change, and the next one"
+            " does what it should have done)"
+        )
+    if entry.code == Code.SCHEMA_CHANGE:
+        return (
+            f"see what it changed upstream, and bridge ddl replace {journal_id} with that statement; or change the"
+            f" target by hand and bridge ddl done {journal_id}; or bridge ddl skip {journal_id}"
+        )
+    return "leave its table out with --filter, or quarantine it with --on-bad-message quarantine"
+
 
 _KEY_CHARACTERS: Final = 100
 MOST_SEARCHED: Final = 500_000

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP, Code, Kind, LeftOut, Position, RowChange, Undecodable
 from bridge.model import PartitionId, TableName
-from bridge.pipeline.bad_input.bad_messages import BadMessage
-from bridge.pipeline.control_events import clash_error, control_events, without_left_out
+from bridge.pipeline.control_events import BadMessage, clash_error, control_events, without_left_out
 from bridge.protocols import DecodeError, Decoder
 from bridge.protocols.event_columns import events_table
 from bridge.protocols.ruled_rows import routed, ruled_row

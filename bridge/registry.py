@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
-from bridge.cache.folders import cache_folder, cached
+from bridge.cache import cache_folder, cached
 from bridge.errors import RegistryAwayError, SourceError, UsageError
 from bridge.foreign_text import keep_secret
 from bridge.mysql.connection.tls import Tls

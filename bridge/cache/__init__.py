@@ -1,1 +1,0 @@
-"""Keeps what is made or fetched once for each user."""

@@ -1,1 +1,0 @@
-"""Several connections that write one step (`parallel` consistency)."""

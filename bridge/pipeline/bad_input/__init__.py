@@ -1,1 +1,0 @@
-"""Messages and rows that cannot be applied as they came."""

@@ -1,1 +1,0 @@
-"""Asks schema registries."""
