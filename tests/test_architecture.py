@@ -133,6 +133,13 @@ def test_the_tests_make_producers_in_one_place() -> None:
     assert makers == {"producers.py"}
 
 
+def test_no_admin_client_is_asked_about_consumer_groups() -> None:
+    """It ends the whole process, without a word, when the connection to the group's coordinator is lost meanwhile
+    (librdkafka, issues 3663 and 4605)."""
+    files = [path for room in ("bridge", "tests") for path in (ROOT / room).rglob("*.py") if path != Path(__file__)]
+    assert [str(path) for path in files if "consumer_group_offsets" in path.read_text(encoding="utf-8")] == []
+
+
 def test_the_package_does_not_grow() -> None:
     """What is added has to replace something: the ceiling is lowered with each merge.  It was raised once, for
     rows that real MariaDB servers and failovers lost in silence, and is below that again."""

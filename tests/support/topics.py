@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
-from bridge.sources.kafka.client import AWAY
+from bridge.sources.kafka.client import AWAY, group_client
 from tests.support.waiting import SECONDS, wait_for
 
 
@@ -19,13 +19,19 @@ def delete_topic(bootstrap_servers: str, name: str) -> None:
 
 def group_offsets(bootstrap_servers: str, group: str) -> dict[tuple[str, int], int]:
     """The offsets of a consumer group, by topic and partition.  A broker that has just begun makes the topic of all
-    groups when it is first asked, and says until it has read it that its coordinator loads."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 0})
+    groups when it is first asked, and says until it has read it that its coordinator loads.
+
+    A consumer asks: an AdminClient would end the whole process, without a word, if it lost the connection meanwhile.
+    """
+    asked = group_client({"bootstrap.servers": bootstrap_servers}, group)
+    topics = asked.list_topics(timeout=SECONDS).topics
+    partitions = [TopicPartition(name, number) for name in topics for number in topics[name].partitions]
     again = Retrying(
         retry=retry_if_exception(_is_away), wait=wait_fixed(0.1), stop=stop_after_delay(SECONDS), reraise=True
     )
-    found = again(lambda: admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30))
-    return {(one.topic, one.partition): one.offset for one in found.topic_partitions}
+    found = again(lambda: asked.committed(partitions, SECONDS))
+    asked.close()
+    return {(one.topic, one.partition): one.offset for one in found if one.offset >= 0}
 
 
 def _is_away(error: BaseException) -> bool:
