@@ -12,7 +12,7 @@ from bridge.ddl.alter_actions import ColumnNames
 from bridge.ddl.classes import StatementKind as C
 from bridge.ddl.clauses import column_names_in
 from bridge.ddl.lexer import tokens
-from bridge.ddl.parser import Classified, Refused, classify
+from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
 from bridge.events import Kind
@@ -275,6 +275,8 @@ def test_a_second_pass_changes_nothing(flavour: str, seeds: range) -> None:
         except UnsupportedError as error:
             held.add(str(error)[:40])
             continue
+        if isinstance(found, Unclear):  # as "DROP VIEW app.v, v2", which is held
+            continue
         assert isinstance(found, Rewritten), (statement, found)
         again = found if found.text is None else on(flavour, found.text)
         if not isinstance(again, Rewritten) or again.text != found.text:
@@ -299,6 +301,8 @@ def _is_read(session: Session, site: Site, statement: str) -> bool:
     try:
         found = rewrite(statement, "app", site)
     except UnsupportedError:
+        return True
+    if isinstance(found, Unclear):
         return True
     assert isinstance(found, Rewritten), statement
     try:
