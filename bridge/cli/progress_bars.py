@@ -80,18 +80,14 @@ class ProgressBar(_InBlock):
     """The bar of `bridge replay`, or its lines: messages, rows/s, lag, time left."""
 
     def __init__(self) -> None:
-        super().__init__("replay", ProgressLines("replay_progress"), text="starting")
-        self._first_update: tuple[float, int] | None = None
+        super().__init__("replay", ProgressLines("replay_progress"), TimeRemainingColumn(), text="starting")
 
     def update(self, status: Status) -> None:
         """Shows the status of a running catch-up."""
-        task = self._progress.tasks[0]
-        done = min(status.messages, status.messages_total)
-        eta = self._eta(task.elapsed or 0.0, done, status)
-        remaining = "" if eta is None else f"ETA {eta:.0f} s"
+        done, applied = min(status.messages, status.messages_total), tso_time(status.applied_ts)
         text = (
             f"{done:,}/{status.messages_total:,} messages  {status.rows_per_second:,.0f} rows/s"
-            f"  applied {tso_time(status.applied_ts)}  apply lag {seconds(status.apply_lag)} s  {remaining}"
+            f"  applied {applied}  apply lag {seconds(status.apply_lag)} s"
         )
         self._progress.update(self._task, total=status.messages_total or None, completed=done, text=text)
         self._lines.show(
@@ -99,20 +95,9 @@ class ProgressBar(_InBlock):
             messages=done,
             of=status.messages_total,
             rows_per_s=round(status.rows_per_second),
-            applied=tso_time(status.applied_ts),
-            eta_s=None if eta is None else round(eta),
+            applied=applied,
+            eta_s=self._progress.tasks[0].time_remaining,
         )
-
-    def _eta(self, now: float, done: int, status: Status) -> float | None:
-        """Estimates the seconds left from the rate since the first update; None while there is no rate."""
-        if done == 0:
-            return None
-        if self._first_update is None:
-            self._first_update = now, done
-        first_time, first_count = self._first_update
-        if done == first_count or now == first_time:
-            return None
-        return (status.messages_total - done) * (now - first_time) / (done - first_count)
 
 
 class VerifyBar(_InBlock):
