@@ -29,7 +29,7 @@ from bridge.filters.table_filter import DEFAULT_SCHEMA, ReservedSchemas, TableFi
 from bridge.mysql.connection.server_url import check_url
 from bridge.mysql.connection.tls import Tls, TlsMode
 from bridge.protocols import require_protocol
-from bridge.protocols.debezium.connector_options import BinaryMode, DebeziumModes, DecimalMode, TimeMode
+from bridge.protocols.debezium.recognition import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
 from bridge.protocols.values.timezones import utc_converter
 from bridge.registry import SchemaRegistry, check_urls

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol
 from bridge.events import Code, Event, LeftOut
 from bridge.filters.routes import RowRules
 from bridge.filters.table_filter import ReservedSchemas
-from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.debezium.recognition import DebeziumModes
 
 if TYPE_CHECKING:  # settings need this module too, and these take 0.15 s to load
     import numpy as np

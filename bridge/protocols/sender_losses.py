@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from bridge.errors import few
-from bridge.protocols.debezium.connector_options import DebeziumModes, TimeMode
+from bridge.protocols.debezium.recognition import DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.detect import Sample, recognise_message
 from bridge.protocols.values.json_message import json_object

@@ -13,7 +13,7 @@ import pytest
 from bridge.config import Settings
 from bridge.errors import BridgeError
 from bridge.filters.table_filter import TableFilter
-from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.debezium.recognition import DebeziumModes
 from tests.support.pipelines import decoded, run_all, sql
 
 CASES = Path(__file__).parent.parent / "cases"

@@ -21,8 +21,8 @@ from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.avro.lots import AvroLots
 from bridge.protocols.debezium.avro.schemas import read_schema
-from bridge.protocols.debezium.connector_options import DebeziumModes
 from bridge.protocols.debezium.envelope import Envelopes
+from bridge.protocols.debezium.recognition import DebeziumModes
 from bridge.protocols.decoder import Decoder, SchemaId
 from bridge.protocols.event_columns import events_of
 from bridge.protocols.fast.compiled.codes import NOT_READ

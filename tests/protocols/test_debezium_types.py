@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bridge.protocols import DecodeError
-from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.debezium.recognition import DebeziumModes
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.untyped import raw_converter
 from tests.support.debezium_wire import ID, connect, event_of, named, native, plain, raw_row, ticdc

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bridge.events import Kind, RowChange
-from bridge.protocols.debezium.connector_options import TICDC_MODES
+from bridge.protocols.debezium.recognition import TICDC_MODES
 from bridge.protocols.debezium.values import decimal_of_double
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values.column_types import ColumnType, column_type, unquoted

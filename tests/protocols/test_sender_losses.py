@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from bridge.events import Event, Kind
-from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.debezium.recognition import DebeziumModes
 from bridge.protocols.sender_losses import losses
 from tests.support.captures import read_lines
 from tests.support.debezium_wire import (

@@ -6,7 +6,7 @@ from typing import Any
 
 from bridge.events import RowChange
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.debezium.connector_options import DebeziumModes
+from bridge.protocols.debezium.recognition import DebeziumModes
 from bridge.protocols.values.untyped import split_forms
 from tests.support.wire import TSO, compact, split
 

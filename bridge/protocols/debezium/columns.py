@@ -21,8 +21,8 @@ import orjson
 
 from bridge.events import Code
 from bridge.protocols.debezium import values
-from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Envelopes
+from bridge.protocols.debezium.recognition import TICDC_MODES, DebeziumModes
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
 from bridge.protocols.values.literals import Converter

@@ -21,8 +21,8 @@ from bridge.events import NO_KEY, NO_PRIMARY_KEY, Boundary, Code, DdlStatement, 
 from bridge.model import TableName
 from bridge.protocols.debezium import values
 from bridge.protocols.debezium.columns import column_reader, handle_names, raw_literal
-from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.envelope import Document, Envelopes
+from bridge.protocols.debezium.recognition import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.transactions import place_of_change, place_of_row, time_and_text
 from bridge.protocols.decoder import (
     FAILURES,

@@ -18,7 +18,7 @@ from typing import Final
 from bridge.events import Code
 from bridge.protocols.debezium import values
 from bridge.protocols.debezium.columns import document
-from bridge.protocols.debezium.connector_options import TICDC_MODES, DebeziumModes, TimeMode
+from bridge.protocols.debezium.recognition import TICDC_MODES, DebeziumModes, TimeMode
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import column_types as usual
 from bridge.protocols.values import literals

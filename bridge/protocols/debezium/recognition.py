@@ -1,11 +1,42 @@
-"""The facts of Debezium's format, and how its messages are recognised."""
+"""The facts of Debezium's format: how its messages are recognised, and which options of the connector they lack."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import astuple, dataclass
+from typing import Any, Final, Literal
 
 from bridge.protocols.protocol import Protocol, Recognised
+
+DecimalMode = Literal["precise", "string", "double"]
+TimeMode = Literal["adaptive_time_microseconds", "adaptive", "connect", "microseconds", "nanoseconds", "isostring"]
+BinaryMode = Literal["bytes", "base64", "base64-url-safe", "hex"]
+
+
+@dataclass(frozen=True)
+class DebeziumModes:
+    """The connector's properties decimal.handling.mode, time.precision.mode and binary.handling.mode.
+
+    A Connect schema in the message tells more than these options, and so may a JSON number or string.  None means not
+    given: then the connector's default holds (precise, adaptive_time_microseconds, bytes), unless the value may just as
+    well be of another mode.
+    """
+
+    decimal: DecimalMode | None = None
+    time: TimeMode | None = None
+    binary: BinaryMode | None = None
+
+    @classmethod
+    def read(cls, text: str) -> DebeziumModes:
+        """Reads what `str` wrote."""
+        return cls(*(mode or None for mode in text.split(",")))  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        return ",".join(mode or "" for mode in astuple(self))
+
+
+TICDC_MODES = DebeziumModes("double", "adaptive_time_microseconds", "base64")
+"""The modes of TiCDC, whose messages name it as the connector."""
 
 
 def _of_message(message: Mapping[str, Any], packed: str) -> Recognised | None:
