@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.filters.routes import with_sources
 from bridge.filters.table_filter import ReservedSchemas
@@ -17,6 +18,7 @@ from bridge.model import TableName, goes_by_partition
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
+from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, list_tables, load_definitions
 from bridge.pipeline.control_events import clash_error
@@ -53,6 +55,12 @@ from bridge.verify.source.target_statements import (
     create_statements,
     index_statements,
     opening_statements,
+)
+
+_GOES: Final = {ChangeClass.DROP_TABLE, ChangeClass.RENAME_TABLE}
+_ELSEWHERE: Final = (
+    "the source has no {}, whose rows are in this table too: it is not compared, as verify reads one server only;"
+    " --against log knows all shards; leave a shard that is gone for good out with --filter"
 )
 
 
@@ -183,7 +191,8 @@ class SourceVerification:
         for name in wanted:
             if why := routes.conflict(name):
                 raise clash_error(why, str(self._source))
-        partial_keys = {self._key(routes.target(name)) for name in self._partial}
+        elsewhere = self._elsewhere(wanted)
+        partial_keys = {self._key(routes.target(name)) for name in self._partial} | elsewhere.keys()
         keys = {name: self._key(routes.target(name)) for name in wanted}
         wanted_keys = {name: key for name, key in keys.items() if key not in partial_keys}
         on_target_by_key = {self._key(name): name for name in on_target if self._is_wanted_there(name)}
@@ -213,7 +222,21 @@ class SourceVerification:
             merged = tuple(one.name for one in definitions)
             tables.append(_SourceTable(source, target, routes.target(source.name), schema, plan, merged))
         own = sorted(on_target_by_key[key] for key in on_target_by_key.keys() - set(wanted_keys.values()))
-        return tables, [TableResult(name, schema=("the source has no such table",)) for name in own]
+        unknown = (TableResult(name, schema=("the source has no such table",)) for name in own)
+        return tables, [*elsewhere.values(), *unknown]
+
+    def _elsewhere(self, on_source: Collection[TableName]) -> dict[TableName, TableResult]:
+        """Gives the merged tables with shards that the source lacks, as those of another server: their rows would count
+        as extra, and be deleted by the fix.  Known are shards that have had a schema change."""
+        journal, routes = Journal(self._table.name, self._table.schema), self._options.row_rules.routes
+        changes = journal.of_shards(self._look, routes) if self._progress else ()
+        last = {one.shard.folded: one for one, _ in changes if self._options.tables(*one.shard)}
+        here, targets = {name.folded for name in on_source}, {routes.target(name) for name in on_source}
+        return {
+            self._key(one.target): TableResult(one.target, schema=(_ELSEWHERE.format(one.shard),))
+            for name, one in last.items()
+            if name not in here and one.target in targets and not _GOES & set(one.classes)
+        }
 
     def _key(self, name: TableName) -> TableName:
         """Gives the name of a table on both servers: in lower case where the target stores names in lower case."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bridge.config import Settings
-from bridge.errors import UsageError
+from bridge.errors import HeldError, UsageError
 from bridge.filters.routes import RowRules
 from bridge.verify.checkpoint import Checkpoint
+from tests.support.pipelines import run_all
+from tests.support.upstreams import boundary, in_one_partition, schema_change
 from tests.support.verify_servers import Pair, execute, portable, said
 
 RULES = RowRules(routes=Settings(route=("s?.t => s.t", "s?.n => s.n")).table_routes)
@@ -65,6 +68,30 @@ def test_shards_that_differ(pair: Pair) -> None:
     assert table.schema == ("column x is missing (s1.t)",)
     assert "column w is not alike in all shards: its values are not compared" in table.notes
     assert (table.rows, table.different, table.missing, table.extra) == (6, 0, 0, 0)
+
+
+def test_shards_of_another_server(pair: Pair) -> None:
+    """Their rows are none too many: they are named, and nothing is fixed, unless the operator leaves them out or their
+    last statement took them away."""
+    execute(pair.source, fill("s1", 0, 3))
+    execute(pair.target, "CREATE DATABASE s")
+    made = [schema_change(11 + n, f"CREATE TABLE t {COLUMNS}", schema=f"s{n}") for n in (1, 2)]
+    options: dict[str, Any] = {"ddl": Settings(route=("s?.t => s.t",)).ddl_rules(), "rules": RULES}
+    run_all(pair.target, in_one_partition([*made, boundary(20)]), **options)
+    execute(pair.target, portable("INSERT INTO s.t SELECT seq + 1, 1 + seq % 2, seq, seq / 3 FROM seq_1_to_6"))
+    [table] = pair.verify(row_rules=RULES).tables
+    assert (str(table.name), table.extra, table.is_equal) == ("s.t", 0, False)
+    assert "the source has no s2.t, whose rows are in this table too" in table.schema[0]
+    assert "DELETE" not in pair.fix.read_text()
+    [table] = pair.verify("s1.*", row_rules=RULES).tables
+    assert table.extra == 3
+    with pytest.raises(HeldError):
+        run_all(
+            pair.target, in_one_partition([schema_change(30, "DROP TABLE t", schema="s2"), boundary(40)], 3), **options
+        )
+    execute(pair.target, "UPDATE _bridge.schema_changes SET state = 'skipped' WHERE state = 'held'")
+    [table] = pair.verify(row_rules=RULES).tables
+    assert table.extra == 3
 
 
 def test_shards_without_a_key(pair: Pair) -> None:
