@@ -231,7 +231,10 @@ def _unclear(result: Classified, schema: str) -> str:
     if not bare:
         return ""
     if not schema:
-        return f"it names {bare[0]} without a database, and the message names none"
+        return (
+            f"it names {bare[0]} without a database, and the message names none, as of what official Canal cannot read:"
+            " have it read its tables anew, since it may give later rows of the table the values of other columns"
+        )
     makes_one = result.kind in _MAKES_ONE
     whole = (one.table for one in result.touched if one.is_qualified)
     other = next((table for table in whole if makes_one or table.schema.lower() == schema.lower()), None)

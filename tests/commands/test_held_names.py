@@ -143,6 +143,7 @@ def test_a_table_of_a_database_that_is_not_known_may_be_inside(target: str, stat
     events = in_one_partition([*BEFORE[:1], *BEFORE[2:3], *lost, boundary(99)])
     waiting = held_by(lambda: run_all(target, events, tables=only, ddl=ddl_rules(tables=only)), target)
     assert "the message names none" in waiting["outcome"]
+    assert ("have it read its tables anew" in waiting["outcome"]) == ("TABLE" in statement)
 
 
 COLUMNS = {"id": ("int", "1")}
