@@ -360,14 +360,17 @@ def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, s
     return {names_of(place): place for place in newest}
 
 
-def new_beginning(places: Places, times: Longs, highest: dict[str, int], seen: int) -> tuple[int, int] | None:
+def new_beginning(
+    places: Places, times: Longs, highest: dict[str, int], seen: int, kind: str = GTID
+) -> tuple[int, int] | None:
     """Finds where the binlog began anew among events of one partition, in order: the times (TSO) of the first event
     whose place is lower than an earlier one's though its time is higher than all before it, and the highest of these.
     What is sent again is not later.
 
-    highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).
+    highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).  kind:
+    of coordinates that decide, where there are any.
     """
-    beginning, told = None, [name for name in places.numbers if name.startswith(GTID)]
+    beginning, told = None, [name for name in places.numbers if name.startswith(kind)]
     for name in told or places.numbers:  # a promoted server's files begin anew, while GTIDs go on
         numbers = places.numbers[name]
         at = np.flatnonzero(numbers != _ABSENT)

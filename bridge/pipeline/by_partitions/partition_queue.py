@@ -17,6 +17,7 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
+from bridge.protocols.values.event_time import FILE
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import (
     Moment,
@@ -169,7 +170,7 @@ class PartitionQueue:
     places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
     noticed: what the log is to say of the events noted last: they begin a snapshot although another one, or the binlog,
-    had been read before; or they are the first of another server's binlog.
+    had been read before; or they are the first of another server's binlog, or of one that began anew.
     applied: the last row in the target that named its place.
     began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
     when it did not.
@@ -196,8 +197,11 @@ class PartitionQueue:
                 if is_of_snapshot(name):  # all rows of a snapshot have its place
                     told = numbers[numbers >= 0]
                     begins_snapshot |= bool((told != self._highest.pop(name, told[0])).any())
-            began = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
+            times = events["commit_ts"].to_numpy()
+            began = new_beginning(places, times, self._highest, seen)
             self.began_anew = began or self.began_anew
+            if began or new_beginning(places, times, self._highest, seen, FILE):
+                self.noticed.add(NEXT_SERVER)
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
         for names, place in newest_places(events, places).items():
             newest = next(reversed(self.places), names)

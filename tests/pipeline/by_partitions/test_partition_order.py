@@ -254,6 +254,11 @@ def read_row(ms: int, id_: int, file: int, server: int) -> RowChange:
     return row(ms, id_)._replace(place=place_in_binlog("shop", f"binlog.{file:06}", 4, server))
 
 
+def gtid_row(ms: int, id_: int, file: int, number: int) -> RowChange:
+    """A row of Debezium's connector for MariaDB, of one server."""
+    return row(ms, id_)._replace(place=place_in_binlog("shop", f"binlog.{file:06}", 4, 1, f"0-1-{number}"))
+
+
 def test_a_second_snapshot_is_named_in_the_log() -> None:
     """Once; not the first one, nor what follows it."""
     bench = Bench()
@@ -296,13 +301,19 @@ def gtids(ms: int, id_: int, text: str) -> RowChange:
 
 SERVERS = {
     "Debezium": ([read_row(1, 1, 3, 0), read_row(2, 2, 3, 1)], [read_row(3, 3, 1, 2), read_row(4, 4, 1, 2)]),
+    "RESET MASTER": ([read_row(1, 1, 3, 1), read_row(2, 2, 3, 1)], [read_row(3, 3, 1, 1), read_row(4, 4, 1, 1)]),
+    "RESET MASTER, GTIDs": (
+        [gtid_row(1, 1, 3, 7), gtid_row(2, 2, 3, 8)],
+        [gtid_row(3, 3, 1, 9), gtid_row(4, 4, 1, 10)],
+    ),
     "Canal": ([gtids(1, 1, "a:1-7"), gtids(2, 2, "a:1-8")], [gtids(3, 3, "a:1-8,b:1-1"), gtids(4, 4, "a:1-8,b:1-2")]),
 }
 
 
 @pytest.mark.parametrize(("before", "behind"), SERVERS.values(), ids=SERVERS)
 def test_the_next_server_is_named_in_the_log(before: list[RowChange], behind: list[RowChange]) -> None:
-    """Once; no message tells whether it has what the one before had sent."""
+    """Once; no message tells whether it has what the one before had sent, nor what a sender passed over in a binlog
+    that began anew (RESET MASTER), whose GTIDs may go on as if nothing had been."""
     bench = Bench()
     with capture_logs() as told:
         for number, one in enumerate(before):
