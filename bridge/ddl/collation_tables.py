@@ -135,7 +135,7 @@ _LANGUAGES: Final = {
     "tr": "turkish", "vi": "vietnamese",
 }  # fmt: skip
 _0900: Final = re.compile(r"utf8mb4_(?:([a-z_]+)_)?0900_(ai_ci|as_ci|as_cs|bin)")
-_UCA1400: Final = re.compile(r"(?:utf8mb[34]_)?uca1400_(?:nopad_)?(ai_ci|as_ci|as_cs)")
+_UCA1400: Final = re.compile(r"(?:utf8mb[34]_)?uca1400_(nopad_|)(ai_ci|as_ci|as_cs)")
 
 
 def _comparing_bytes(charset: str) -> Iterator[str]:
@@ -152,25 +152,24 @@ def _near(name: str) -> Iterator[str]:
     apart.
 
     utf8mb4_unicode_ci and utf8mb4_general_ci are never among them: under these, all characters outside of the BMP are
-    equal (MySQL manual, Unicode Character Sets), so that keys would collide.
+    equal (MySQL manual, Unicode Character Sets), so that keys would collide.  Nor is one that passes over blanks at the
+    end near one of MariaDB's that do not.
     """
     if name.startswith(("utf8_", "utf8mb3_")):
         yield ("utf8mb3_" if name.startswith("utf8_") else "utf8_") + name.partition("_")[2]
     if modern := _0900.fullmatch(name):
         yield from _near_0900(modern[1], modern[2])
     if uca := _UCA1400.fullmatch(name):
-        yield f"utf8mb4_uca1400_{uca[1]}"
-        yield f"utf8mb4_0900_{uca[1]}"
-    if "_nopad_" in name:
-        yield name.replace("_nopad_", "_")
-    yield name.partition("_")[0] + "_bin"
-    yield "utf8mb4_bin"
+        yield f"utf8mb4_uca1400_{uca[1]}{uca[2]}"
+        yield f"utf8mb4_0900_{uca[2]}"
+    if re.match("(?:utf8mb4.*|uca1400)_(?:nopad|0900)_", name):
+        yield from ("utf8mb4_nopad_bin", "utf8mb4_0900_bin")
+    if "_nopad_" not in name:
+        yield from (name.partition("_")[0] + "_bin", "utf8mb4_bin")
 
 
 def _near_0900(language: str | None, suffix: str) -> Iterator[str]:
-    if suffix == "bin":
-        yield "utf8mb4_nopad_bin"
-    elif language:
+    if language:
         named = _LANGUAGES.get(language, language)
         yield f"utf8mb4_uca1400_{named}_nopad_{suffix}"
         if suffix == "ai_ci":
