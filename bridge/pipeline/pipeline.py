@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from bridge.ends.end import Abandoned, End, Ends
-from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError
+from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError, few
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
@@ -48,6 +48,11 @@ PROGRESS_SECONDS: Final = 0.5
 """How often a catch-up shows its progress."""
 _CLOCKS_APART_SECONDS: Final = 86_400
 """A moment may be so far ahead of this machine's clock, and have come upstream."""
+
+_GONE_FIX: Final = (
+    "Kafka has removed their first messages: bridge verify --against upstream shows whether the target lacks what these"
+    " changed"
+)
 
 log = structlog.get_logger()
 
@@ -146,6 +151,12 @@ class Pipeline:
         writer, ends = working.writer, working.ends
         for topic in self._assembly.source.compacted():
             log.warning("topic_is_compacted", topic=topic, fix=COMPACTION_FIX)
+        known, begin = owned.progress.positions, owned.progress.start_ts
+        gone = [
+            f"{topic}/{number}" for (topic, number), at in extents.items() if at.low and (topic, number) not in known
+        ]
+        if gone and self._assembly.source.is_kafka and (known or not begin):
+            log.warning("beginning_is_gone", partitions=few(gone), fix=_GONE_FIX)
         transactions = self._assembly.transactions(owned.progress, extents)
         reading = self._assembly.reading(
             self._keep_topics(owned.ownership, ends),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from bridge.local import Kafka
 from bridge.rows.order_and_slices import RowChanges
@@ -18,6 +20,7 @@ from tests.support.pipelines import sql
 from tests.support.producers import ordered_producer
 from tests.support.topics import group_offsets
 from tests.support.upstreams import events_table, row_change
+from tests.system.test_start_and_stop import drop_records
 
 Topics = Callable[..., str]
 
@@ -133,6 +136,25 @@ def test_from_on_a_known_pipeline(topic: Topics, pipeline: Pipeline) -> None:
         ended = pipeline.replay(name, begin=begin)
         assert (ended.code, "the pipeline began at 10" in ended.last_line) == (2, True), ended.err
         assert "bridge reset" in ended.last_line
+
+
+@pytest.mark.usefixtures("spark")
+def test_a_beginning_that_is_gone_is_named_in_the_log(
+    target: str, kafka: Kafka, topic: Topics, pipeline: Pipeline
+) -> None:
+    """Of a topic that is added, as when its table was made long ago, and of a pipeline that begins at the earliest;
+    once, and not where it begins later."""
+    old, new = topic(1), topic(1)
+    pipeline.send(old, row(5, 5), row(15, 15), watermark(20))
+    pipeline.send(new, other(25), other(26), watermark(50))
+    for name in (old, new):
+        drop_records(kafka, TopicPartition(name, 0, 1))
+    for topics, gone in (((old,), ""), ((old, f"{new}@20"), new), ((old, new), "")):
+        ended = pipeline.replay(*topics, begin="10")
+        assert ended.code == 0
+        assert re.findall(r"beginning_is_gone partitions=(\S+)/0 ", ended.err) == ([gone] if gone else [])
+    assert bridge("reset", "--target", target, "--yes").code == 0
+    assert f"beginning_is_gone partitions={old}/0 " in pipeline.replay(old).err
 
 
 def test_rows_on_executors_begin_where_others_do(spark: Any) -> None:
