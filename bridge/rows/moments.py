@@ -361,29 +361,30 @@ def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, s
 
 
 def new_beginning(
-    places: Places, times: Longs, highest: dict[str, int], seen: int, kind: str = GTID
-) -> tuple[int, int] | None:
+    places: Places, times: Longs, highest: dict[str, int], seen: int
+) -> tuple[tuple[int, int] | None, bool]:
     """Finds where the binlog began anew among events of one partition, in order: the times (TSO) of the first event
     whose place is lower than an earlier one's though its time is higher than all before it, and the highest of these.
-    What is sent again is not later.
+    What is sent again is not later.  Also tells whether any place went back so: a promoted server's files begin anew,
+    while GTIDs go on, which decide.
 
-    highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).  kind:
-    of coordinates that decide, where there are any.
+    highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).
     """
-    beginning, told = None, [name for name in places.numbers if name.startswith(kind)]
-    for name in told or places.numbers:  # a promoted server's files begin anew, while GTIDs go on
-        numbers = places.numbers[name]
+    beginning, goes_back, told = None, False, any(name.startswith(GTID) for name in places.numbers)
+    for name, numbers in places.numbers.items():
         at = np.flatnonzero(numbers != _ABSENT)
         own, later = numbers[at], times[at]
         before = np.maximum.accumulate(np.concatenate([[highest.get(name, _ABSENT)], own]))[:-1]
         seen_before = np.maximum.accumulate(np.concatenate([[seen], times]))[at]
         back = np.flatnonzero((own < before) & (later > seen_before))
         if len(back) and not is_of_snapshot(name):
-            beginning = int(seen_before[back[0]]), int(later[back[0]])
+            goes_back = True
+            if not told or name.startswith(GTID):
+                beginning = int(seen_before[back[0]]), int(later[back[0]])
             highest[name] = int(own[back[0] :].max())
         else:
             highest[name] = max(highest.get(name, _ABSENT), int(own.max()))
-    return beginning
+    return beginning, goes_back
 
 
 def names_of(place: str) -> str:

@@ -198,5 +198,5 @@ def test_places_that_are_alike_are_read_as_others_are(places: list[str]) -> None
 def test_a_promoted_servers_files_are_no_new_beginning(gtids: tuple[str | None, ...], is_anew: bool) -> None:
     """They have what the former server wrote, with its id, while GTIDs go on; the binlog began anew where these do."""
     places = [at(1, number, gtid=gtid) for number, gtid in zip((120, 3), gtids, strict=True)]
-    found = new_beginning(Places.of(pa.array(places)), np.array([ms_tso(1), ms_tso(2)]), {}, 0)
+    found, _ = new_beginning(Places.of(pa.array(places)), np.array([ms_tso(1), ms_tso(2)]), {}, 0)
     assert (found is not None) == is_anew

@@ -17,7 +17,6 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
-from bridge.protocols.values.event_time import FILE
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import (
     Moment,
@@ -197,11 +196,9 @@ class PartitionQueue:
                 if is_of_snapshot(name):  # all rows of a snapshot have its place
                     told = numbers[numbers >= 0]
                     begins_snapshot |= bool((told != self._highest.pop(name, told[0])).any())
-            times = events["commit_ts"].to_numpy()
-            began = new_beginning(places, times, self._highest, seen)
+            began, goes_back = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
             self.began_anew = began or self.began_anew
-            if began or new_beginning(places, times, self._highest, seen, FILE):
-                self.noticed.add(NEXT_SERVER)
+            self.noticed |= {NEXT_SERVER} if goes_back else set()
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
         for names, place in newest_places(events, places).items():
             newest = next(reversed(self.places), names)

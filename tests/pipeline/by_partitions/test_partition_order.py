@@ -301,7 +301,7 @@ def gtids(ms: int, id_: int, text: str) -> RowChange:
 
 SERVERS = {
     "Debezium": ([read_row(1, 1, 3, 0), read_row(2, 2, 3, 1)], [read_row(3, 3, 1, 2), read_row(4, 4, 1, 2)]),
-    "RESET MASTER": ([read_row(1, 1, 3, 1), read_row(2, 2, 3, 1)], [read_row(3, 3, 1, 1), read_row(4, 4, 1, 1)]),
+    "RESET MASTER": ([read_row(1, 1, 2, 1), read_row(2, 2, 3, 1)], [read_row(3, 3, 1, 1), read_row(4, 4, 1, 1)]),
     "RESET MASTER, GTIDs": (
         [gtid_row(1, 1, 3, 7), gtid_row(2, 2, 3, 8)],
         [gtid_row(3, 3, 1, 9), gtid_row(4, 4, 1, 10)],
@@ -316,8 +316,7 @@ def test_the_next_server_is_named_in_the_log(before: list[RowChange], behind: li
     that began anew (RESET MASTER), whose GTIDs may go on as if nothing had been."""
     bench = Bench()
     with capture_logs() as told:
-        for number, one in enumerate(before):
-            bench.take((0, number, one))
+        bench.take(*((0, number, one) for number, one in enumerate(before)))
         assert told == [line for line in told if line["event"] != "next_server"]
         for number, one in enumerate(behind, len(before)):
             bench.take((0, number, one))
