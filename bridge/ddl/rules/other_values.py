@@ -111,6 +111,12 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
             "Canal renames one column after the other, and may give rows behind it the values of each other's columns:"
             " approve it, have Canal read its tables anew, and have bridge verify --against upstream fix what differs"
         )
+    if site.is_of_canal and C.RENAME_TABLE in statement.classified.classes and len(statement.lists[0]) > 1:
+        raise UnsupportedError(
+            "Canal forgets a table that is renamed beside other actions, and reads it as it is when its next row comes,"
+            " so that rows until its next schema change may have the values of each other's columns: approve it, and"
+            " have bridge verify --against upstream fix what differs"
+        )
     words = {token.word for token in statement.tokens}
     if site.is_of_debezium and "AFTER" in words and "``" in statement.text:
         raise UnsupportedError(
