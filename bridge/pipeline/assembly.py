@@ -25,8 +25,7 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
 from bridge.pipeline.bad_input import OnBadMessage
-from bridge.pipeline.by_boundaries.frontier import used
-from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.by_boundaries import BoundaryOrder, used
 from bridge.pipeline.by_partitions.order import PartitionOrder
 from bridge.pipeline.by_transactions.next_server import lacks
 from bridge.pipeline.by_transactions.order import TransactionOrder

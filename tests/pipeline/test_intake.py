@@ -27,7 +27,7 @@ from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.by_boundaries import BoundaryOrder
 from bridge.pipeline.by_partitions.order import PartitionOrder
 from bridge.pipeline.control_events import control_events
 from bridge.pipeline.intake import LARGE, Intake

@@ -14,7 +14,7 @@ from bridge.events import Code, Undecodable
 from bridge.model import Advance, ProgressOrderError
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.by_boundaries import BoundaryOrder
 from bridge.pipeline.order import Due, Segment
 from bridge.pipeline.pipeline import check_until
 from bridge.rows.order_and_slices import RowChanges

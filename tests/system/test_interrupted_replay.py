@@ -14,7 +14,7 @@ import pytest
 from bridge.model import Advance
 from bridge.mysql.connection.target import Target
 from bridge.pipeline.applier import Applier
-from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.by_boundaries import BoundaryOrder
 from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.captures import write_lines
 from tests.support.command import SECONDS, bridge

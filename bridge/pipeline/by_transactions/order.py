@@ -17,7 +17,7 @@ from bridge.events import EVENT_SCHEMA, Code, Kind
 from bridge.model import Advance, PartitionId, PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.by_boundaries.order import BoundaryOrder
+from bridge.pipeline.by_boundaries import BoundaryOrder
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.numbering import DueRows, Mark, Reaching
 from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached, Snapshot

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.events import Code, Event, Position, RowChange, Undecodable
 from bridge.model import Entry, PartitionId, PartitionStart
 from bridge.pipeline.bad_input import boundaries_before
-from bridge.pipeline.by_boundaries.order import Backlog
+from bridge.pipeline.by_boundaries import Backlog
 from bridge.pipeline.control_events import BadMessage, control_events
 from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.upstreams import boundary, events_table, row_change, schema_change

@@ -11,7 +11,7 @@ from bridge.errors import SourceError, UsageError
 from bridge.events import Position
 from bridge.model import UNUSED, PartitionStart
 from bridge.pipeline.assembly import unused_partitions
-from bridge.pipeline.by_boundaries.frontier import Frontier
+from bridge.pipeline.by_boundaries import Frontier
 from bridge.sources.source import Extent
 
 A, B = ("cdc", 0), ("cdc", 1)

@@ -1,1 +1,0 @@
-"""The order of commit ts: boundaries tell which transactions are complete."""
