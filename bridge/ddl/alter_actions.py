@@ -42,6 +42,13 @@ def takes_name_early(actions: Sequence[Sequence[Token]]) -> bool:
     return any(one.given & later.freed for one, later in combinations(names, 2))
 
 
+def comes_after_later_name(actions: Sequence[Sequence[Token]]) -> bool:
+    """Tells whether an action puts a column AFTER another by the name that this one gets by a later action."""
+    afters = [_lower(action[-1:]) if [token.word for token in action[-2:-1]] == ["AFTER"] else "" for action in actions]
+    renamed = [{new for _, new in column_names([action]).renamed} for action in actions]
+    return any(after in later for (after, _), (_, later) in combinations(zip(afters, renamed, strict=True), 2))
+
+
 def columns_if_not_there(action: Sequence[Token]) -> list[tuple[Token, ...]]:
     """Gives the definitions of the columns that ADD COLUMN IF NOT EXISTS adds, from their names on."""
     behind = behind_verb(action)

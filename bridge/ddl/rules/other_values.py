@@ -8,7 +8,7 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
-from bridge.ddl.alter_actions import columns_if_not_there, takes_name_early
+from bridge.ddl.alter_actions import columns_if_not_there, comes_after_later_name, takes_name_early
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, span_of, with_depth
@@ -106,7 +106,13 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
     tells; or, by what official Canal or Debezium make of it, rows behind it."""
     if site.is_approved or statement.classified.kind is not StatementKind.ALTER_TABLE:
         return
-    if site.is_of_canal and takes_name_early([item.tokens for item in statement.lists[0]]):
+    actions = [item.tokens for item in statement.lists[0]]
+    if (site.is_of_canal or site.is_of_debezium) and comes_after_later_name(actions):
+        raise UnsupportedError(
+            "Canal and Debezium's connectors do not know yet the name AFTER which it puts a column, as a later action"
+            f" gives that, and put it elsewhere: rows behind it may have the values of each other's columns; {_ANEW}"
+        )
+    if site.is_of_canal and takes_name_early(actions):
         raise UnsupportedError(
             "Canal renames one column after the other, and may give rows behind it the values of each other's columns:"
             " approve it, have Canal read its tables anew, and have bridge verify --against upstream fix what differs"
@@ -124,7 +130,7 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
             f" first: {_ANEW}"
         )
     table = statement.classified.tables[0]
-    for column in chain.from_iterable(map(columns_if_not_there, [item.tokens for item in statement.lists[0]])):
+    for column in chain.from_iterable(map(columns_if_not_there, actions)):
         there = site.around.column_definition(table, column[0].name or "") if site.is_of_debezium else None
         words = {token.word for _, token, depth in with_depth(column) if depth == 0}
         if there and (words & {"FIRST", "AFTER"} or _told(there) != _told(_text_from(statement, column[1:]))):
