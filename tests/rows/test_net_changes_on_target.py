@@ -52,9 +52,8 @@ class Bench:
     def pipeline(self, name: str) -> Pipeline:
         if name not in self._pipelines:
             self._generation += 1
-            # What is ahead of the log may be spelled otherwise, which stops a pipeline whose collations nobody told.
-            told = ddl_rules(source="mysql-8", defaults={"server": "utf8mb4_general_ci"})
-            ddl = told if name == "again" else ddl_rules()
+            # What is ahead of the log may be spelled otherwise, which stops a pipeline of TiDB.
+            ddl = ddl_rules(source="mysql-8" if name == "again" else "tidb")
             partitions, named = [("cdc", p) for p in range(PARTITIONS)], f"{name} {self._generation}"
             context = opened(self._url, partitions, name=named, start_ts=self.ts, ddl=ddl)
             self._open[name] = ExitStack()

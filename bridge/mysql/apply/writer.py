@@ -186,8 +186,8 @@ class Writer:
 
     def _with_rules(self, table: Table) -> Table:
         """Notes what the settings say of a table's rows."""
-        keeps_gone, are_told = self._ddl.keeps_gone(table.name), self._ddl.collations.source.are_told
-        return replace(table, keeps_gone=keeps_gone, guards_spelling=not (keeps_gone or are_told))
+        keeps_gone = self._ddl.keeps_gone(table.name)
+        return replace(table, keeps_gone=keeps_gone, guards_spelling=self._ddl.is_from_tidb and not keeps_gone)
 
     def note_source(self, source: str) -> None:
         """Notes what the messages tell of their source, as of `DdlRules.sent_by`; before anything is applied."""

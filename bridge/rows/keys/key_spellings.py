@@ -141,11 +141,7 @@ def _equality(column: Column, length: int | None) -> _Equality:
 
 
 _COMPARES_BYTES: Final = re.compile(r"utf8mb4_0900_bin|.*_nopad_bin|binary")
-FIX: Final = (
-    "if a MySQL or MariaDB upstream has another collation for a column of this key (SHOW CREATE TABLE), give the column"
-    f" that one here, and set ddl.defaults; of a TiDB, {OLD_COLLATIONS}give the row on the target the key that the"
-    " message has, and start again"
-)
+FIX: Final = f"{OLD_COLLATIONS}give the row on the target the key that the message has, and start again"
 
 
 def spelled_texts(table: Table, unique: Sequence[str]) -> tuple[str, ...]:
@@ -190,9 +186,8 @@ def other_spelling(table: TableName, what: str, where: str) -> ApplyError:
     """Makes the error of a row that would overwrite one whose key is spelled otherwise.  what: which rows these are."""
     return ApplyError(
         f"two rows of {table} are one to the target, as their keys differ only in the case of letters, in accents or in"
-        f" blanks at the end: {what}; the upstream tells them apart, by other default collations than were assumed, or"
-        " as a TiDB that was first started before version 6.0; or it has sent again what it wrote before the key was"
-        " spelled otherwise",
+        f" blanks at the end: {what}; the upstream seems to compare bytes, as a TiDB does that was first started before"
+        " version 6.0, or has sent again what it wrote before the key was spelled otherwise",
         where=where,
         fix=FIX,
     )

@@ -12,10 +12,8 @@ import pytest
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import ApplyError, HeldError
 from bridge.events import Event, RowChange
-from bridge.protocols.values.event_time import place_in_binlog
-from bridge.tso import ms_tso
 from tests.support.pipelines import opened, run_all, sql
-from tests.support.upstreams import TOPIC, boundary, events_table, in_one_partition, row_change, schema_change
+from tests.support.upstreams import TOPIC, boundary, in_one_partition, row_change, schema_change
 
 OTHERS = ["mysql_target", "tidb_target"]
 SERVERS = ["target", *OTHERS]
@@ -167,28 +165,11 @@ def test_a_target_that_is_ahead_of_the_log(target: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["mysql-8", "mysql-5.7", "mariadb"])
-def test_other_upstreams_compare_as_the_operator_says(target: str, source: str) -> None:
-    """While nobody has told the default collations of a MySQL or MariaDB, its tables may compare otherwise, too."""
+def test_other_upstreams_compare_as_their_collations_say(target: str, source: str) -> None:
+    """Rows of MySQL and MariaDB are written as before."""
     made(target, PLAIN, CI, "'a', 1")
-    events = in_one_partition([put(10, "A", 2), boundary(20)])
-    with stopped():
-        run_all(target, events, ddl=ddl_rules(source=source))
-    assert rows_of(target) == [(b"a", 1)]
-    run_all(target, events, ddl=ddl_rules(source=source, defaults={"server": "utf8mb4_general_ci"}))
+    run_all(target, in_one_partition([put(10, "A", 2), boundary(20)]), ddl=ddl_rules(source=source))
     assert rows_of(target) == [(b"A", 2)]
-
-
-def test_a_collation_that_passes_over_blanks(old_mysql_target: str) -> None:
-    """MySQL 5.7 has none that counts them, as the default of MySQL 8 does: a row that would be lost stops it."""
-    sql(old_mysql_target, "CREATE DATABASE m")
-    made_there = schema_change(5, "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, v INT)")
-    with stopped():
-        run_all(
-            old_mysql_target,
-            in_one_partition([made_there, put(10, "a", 1), put(11, "a ", 2), boundary(20)]),
-            ddl=ddl_rules(source="mysql-8"),
-        )
-    assert rows_of(old_mysql_target) == []
 
 
 OLD = ddl_rules(source="tidb-old-collations")
@@ -234,21 +215,3 @@ def test_a_tidb_latin1_column_takes_any_text(mysql_target: str) -> None:
     changes = [schema_change(5, "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, v INT) CHARSET latin1"), put(10, "你好", 1)]
     run_all(mysql_target, in_one_partition([*changes, boundary(20)]))
     assert rows_of(mysql_target) == [("你好".encode(), 1)]
-
-
-def test_a_key_that_is_spelled_anew_in_another_partition(target: str) -> None:
-    """Debezium's connector sends a changed key as two messages.  Where the second is read first, the bridge stops, and
-    goes on when both are there."""
-    made(target, PLAIN, CI, "'a', 1")
-    places = [place_in_binlog("shop", "binlog.000001", at, 1) for at in (4, 8)]
-    goes, comes = gone(0, "a", 1), put(0, "A", 1)
-    moved = [
-        (number, 0, one._replace(commit_ts=ms_tso(1_000), by_time=True, place=place))
-        for number, (one, place) in enumerate(zip((goes, comes), places, strict=True))
-    ]
-    options: dict[str, Any] = {"partitions": [(TOPIC, 0), (TOPIC, 1)], "ddl": ddl_rules(source="mysql-8")}
-    with stopped():
-        run_all(target, events_table(moved[1:]), **options)
-    assert rows_of(target) == [(b"a", 1)]
-    run_all(target, events_table(moved), **options)
-    assert rows_of(target) == [(b"A", 1)]
