@@ -290,9 +290,9 @@ class Moment:
             for sql in self._keeping(kept, keys, extra) if extra else ():
                 yield first, self._statement(Stage.DELETE, sql)
             restoring += self._restoring(kept, extra) if extra else ()
-        yield from self._freeing(stays=False) if rendering.safe_mode else ()
         for sql in self._deleting(list(self._images), by_one=True):
             yield first, self._statement(Stage.DELETE, sql)
+        yield from self._freeing(stays=False) if rendering.safe_mode else ()
         yield from self._inserting(list(self._images.values()), is_single=True)
         for sql in restoring:
             yield first, self._statement(Stage.WRITE, sql)
@@ -343,7 +343,7 @@ class Moment:
                 if "NULL" in literals or (unique == self.key and unique not in self.table.prefixes):
                     continue
                 if self.table.guards_spelling and spelled_texts(self.table, unique):
-                    for sql in guards(self.table, unique, [literals]):
+                    for sql in guards(self.table, unique, [literals], but):
                         yield change.number, self._statement(Stage.DELETE, sql, expect=0)
                 sql = f"DELETE FROM {self._target} WHERE {self._is_one(tuple(literals), unique)}{but}"
                 yield change.number, self._statement(Stage.DELETE, sql)

@@ -215,3 +215,17 @@ def test_a_tidb_latin1_column_takes_any_text(mysql_target: str) -> None:
     changes = [schema_change(5, "CREATE TABLE t (k VARCHAR(20) PRIMARY KEY, v INT) CHARSET latin1"), put(10, "你好", 1)]
     run_all(mysql_target, in_one_partition([*changes, boundary(20)]))
     assert rows_of(mysql_target) == [("你好".encode(), 1)]
+
+
+@pytest.mark.parametrize("extra", ["", ", extra INT"])
+@pytest.mark.parametrize("is_traded", [False, True])
+def test_a_unique_value_spelled_anew_beside_one_that_is_taken(target: str, extra: str, is_traded: bool) -> None:
+    """A row that is written again, or another row of its transaction, may spell its unique value otherwise."""
+    columns = f"k VARCHAR(20), v INT PRIMARY KEY, UNIQUE KEY (k){extra}"
+    made(target, columns, CI, "'bob', 1", "'al', 4", "'ahead', 3")
+    taken = row_change(10, "t", COLUMNS, ["v"], after=["ahead", 2])
+    pairs = [(["bob", 1], ["z", 1]), (["al", 4], ["BOB", 4])] if is_traded else [(["bob", 1], ["BOB", 1])]
+    changes = [row_change(11, "t", COLUMNS, ["v"], before=was, after=now) for was, now in pairs]
+    run_all(target, in_one_partition([taken, *changes, boundary(20)]))
+    right = [(b"BOB", 4), (b"ahead", 2), (b"z", 1)] if is_traded else [(b"BOB", 1), (b"ahead", 2), (b"al", 4)]
+    assert rows_of(target) == right

@@ -23,7 +23,8 @@ from tests.support.pipelines import admin, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change
 
 CHARACTERS = [c for c in printable if c.isprintable()]
-WORDS = [*map("".join, product(CHARACTERS, repeat=2)), *map("".join, product(ascii_lowercase, repeat=3))]
+HAN = map(chr, range(0x4E00, 0x9FA6))
+WORDS = [*map("".join, product(CHARACTERS, repeat=2)), *map("".join, product(ascii_lowercase, repeat=3)), *HAN]
 NAME = TableName("m", "t")
 ALIKE = {
     "case": ("VARCHAR(9) COLLATE utf8mb4_general_ci", "Alice", "ALICE"),
@@ -70,8 +71,8 @@ def collations(session: Session) -> list[str]:
 
 
 def test_plain_texts_differ_to_each_server(session: Session) -> None:
-    """Under every collation that counts as one without rules of a language, texts of ASCII without a blank at the end
-    are one only if they differ in case; under every _bin collation none are."""
+    """Under every collation that counts as one without rules of a language, texts of ASCII or Han without a blank at
+    the end are one only if they differ in case; under every _bin collation none are."""
     words = [word for word in WORDS if not word.endswith(" ")]
     session.execute("CREATE TABLE m.w (w VARCHAR(9) COLLATE utf8mb4_bin, bin VARBINARY(99), plain VARBINARY(99))")
     rows = ",".join(f"({','.join(map(literals.text, (word, word, word.lower())))})" for word in words)
@@ -163,7 +164,7 @@ def test_the_last_spelling_wins_where_old_rows_are_unknown(target: str, writers:
 PLAIN = {
     "at": [["'2024-01-01 00:00:00.000'", "'2024-01-01 00:00:00.001'"]],
     "day": [["'2024-01-01'", "'2024-01-02'"]],
-    "ci": [["'a'", "'b'"], ["'A'", "'b'"], ["'a b'", "'a-b'"]],
+    "ci": [["'a'", "'b'"], ["'A'", "'b'"], ["'a b'", "'a-b'"], ["'北京A'", "'北京b'", "'龥'"]],
     "bin": [["'a'", "'A'"], ["'é'", "'e'"]],
 }
 ODD = {
@@ -171,7 +172,7 @@ ODD = {
     "f": [["0.0e0", "-0.0e0"]],
     "at": [["'2024-01-01 00:00:00.000'", "'2024-01-01 00:00:00'"]],
     "day": [["'2024-01-01'", "'2024-01-01 00:00:00'"]],
-    "ci": [["'a'", "'A'"], ["'b'", "'b '"], ["'e'", "'é'"], ["'a'", "x'41'"]],
+    "ci": [["'a'", "'A'"], ["'b'", "'b '"], ["'e'", "'é'"], ["'a'", "x'41'"], ["'北A'", "'北a'"], ["'金'", "'\uf90a'"]],
     "bin": [["'b'", "'b '"], ["'a'", "x'61'"]],
 }
 
