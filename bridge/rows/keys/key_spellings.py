@@ -37,12 +37,12 @@ _PLAIN: Final = re.compile(
     r"|(?:utf8|utf8mb3|utf8mb4)_unicode_(?:520_)?(?:nopad_)?ci|utf8mb4_0900_(?:ai_ci|as_ci|as_cs)"
     r"|(?:utf8mb3|utf8mb4)_uca1400_(?:nopad_)?(?:ai|as)_(?:ci|cs)"
 )
-"""Collations without rules of a language: to them, texts of printable ASCII are equal only if they differ in case and
-blanks alone.  (To gbk_chinese_ci, Y and ~ are equal, by an error in its table.)"""
+"""Collations without rules of a language: to them, texts of printable ASCII and Han (U+4E00 to U+9FA5) are equal only
+if they differ in case and blanks alone.  (To gbk_chinese_ci, Y and ~ are equal, by an error in its table.)"""
 _BLANK_AT_THE_END: Final = r" '$|^x'"
 """Finds, in the literal of a text, a blank at the end, or bytes."""
-_ODD: Final = r"[^ -~]|\\0| '$|^x'"
-"""Finds the same, or a character beyond printable ASCII: ss equals ß, e equals é, and some characters are ignored."""
+_ODD: Final = r"[^ -~\x{4E00}-\x{9FA5}]|\\0| '$|^x'"
+"""Finds the same, or a character beyond printable ASCII and Han: ss equals ß, e equals é, and some are ignored."""
 
 
 class _Equality(Enum):
