@@ -145,7 +145,8 @@ def test_mutated_bytes(golden: Path, protocol: str) -> None:
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_million_mutations(golden: Path, protocol: str) -> None:
     """The same, for longer."""
-    assert set(Kind) - {Kind.BOUNDARY} <= mutate(golden, protocol, SOAK_MUTATIONS)
+    kinds = set(Kind) - {Kind.BOUNDARY, Kind.LEFT_OUT, Kind.TRANSACTION}  # of other topics, and of filters
+    assert kinds <= mutate(golden, protocol, SOAK_MUTATIONS)
 
 
 def paths(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
