@@ -109,15 +109,15 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
     actions = [item.tokens for item in statement.lists[0]]
     if (site.is_of_canal or site.is_of_debezium) and comes_after_later_name(actions):
         raise UnsupportedError(
-            "Canal and Debezium's connectors do not know yet the name AFTER which it puts a column, as a later action"
-            f" gives that, and put it elsewhere: rows behind it may have the values of each other's columns; {_ANEW}"
+            "it puts a column AFTER a name that a later action gives, which Canal and Debezium's connectors do not know"
+            f" yet: they put it elsewhere, and rows behind it may have the values of each other's columns; {_ANEW}"
         )
     if site.is_of_canal and takes_name_early(actions):
         raise UnsupportedError(
             "Canal renames one column after the other, and may give rows behind it the values of each other's columns:"
             " approve it, have Canal read its tables anew, and have bridge verify --against upstream fix what differs"
         )
-    if site.is_of_canal and C.RENAME_TABLE in statement.classified.classes and len(statement.lists[0]) > 1:
+    if site.is_of_canal and C.RENAME_TABLE in statement.classified.classes and len(actions) > 1:
         raise UnsupportedError(
             "Canal forgets a table that is renamed beside other actions, and reads it as it is when its next row comes,"
             " so that rows until its next schema change may have the values of each other's columns: approve it, and"
