@@ -1,13 +1,13 @@
-"""Holds what all protocols share: options, the interface, and the one place where failures become `DecodeError`."""
+"""Holds what all protocols share: the interface, the options, and why a message cannot be decoded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeVar
 
-from bridge.events import Code, Event, LeftOut
+from bridge.events import Code, Event
 from bridge.filters.routes import RowRules
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.protocols.debezium.recognition import DebeziumModes
@@ -30,10 +30,6 @@ MAX_CACHED: Final = 4096
 _SHOWN: Final = 60
 """A separate name, since looking up the enum's member takes as long as the comparison, which is made for every
 message."""
-_CUT: Final = (
-    "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
-    " its key or stored it elsewhere; give the upstream with --upstream, so that the row can be read back"
-)
 Contents = Sequence[bytes | None]
 """The keys, or the values, of messages."""
 _Key = TypeVar("_Key")
@@ -180,68 +176,6 @@ class Decoder(Protocol):
 
     def decode_batch(self, keys: Contents, values: Contents) -> BatchResult:
         """Decodes the messages that it can read together, and leaves the others to `decode`; raises nothing."""
-
-
-class PlainDecoder:
-    """The plain path of a protocol.  `parse` may raise any of FAILURES; `decode` turns every failure into a
-    `DecodeError`."""
-
-    protocols: ClassVar[tuple[str, ...]] = ()
-
-    def __init__(self, options: DecodeOptions) -> None:
-        self._accepts, self._takes_cut_rows = options.accepts, options.cut_rows
-        self._reserved, self._tells_unwanted = options.reserved, options.tells_unwanted
-        self.row_rules, self.ms_ahead = options.row_rules, options.ms_ahead
-        self._reports: set[tuple[str, str]] = set()
-        """Unwanted tables that were reported already."""
-
-    def decode(self, key: bytes | None, value: bytes | None) -> list[Event]:
-        """Gives the events of one message, all or none; raises nothing but `DecodeError`."""
-        try:
-            events = self.parse(key, value)
-        except FAILURES as failure:
-            raise DecodeError(f"malformed message: {explain(failure)}") from failure
-        for event in events:
-            if type(event) is LeftOut and event.reason is None:
-                self._reports.add((event.schema, event.table))
-        return events
-
-    def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
-        """Gives the events of one message, all or none; raises DecodeError, or any of FAILURES."""
-        raise NotImplementedError
-
-    def _check_cut(self, cut: Code | None) -> None:
-        """Raises DecodeError for a row that is cut to its key, unless such rows are wanted."""
-        if cut and not self._takes_cut_rows:
-            raise DecodeError(_CUT, cut)
-
-    def is_wanted(self, schema: str, table: str) -> bool:
-        """Tells whether rows of a table are wanted.  Raises DecodeError for names that no table can have; no later step
-        checks names again."""
-        check_name(schema, "schema")
-        check_name(table, "table")
-        return self._is_accepted(schema, table) and not self._reserved.why(schema)
-
-    def _is_accepted(self, schema: str, table: str) -> bool:
-        return self._accepts is None or self._accepts(schema, table)
-
-    def _left_out(self, schema: str, table: str, index: int = 0) -> list[Event]:
-        """Gives the event for a row of an unwanted table.
-
-        Every row of a reserved schema has one.  Of another table only the first row that `decode` gives has one, if
-        `tells_unwanted`.
-        """
-        if (schema, table) in self._reports:
-            return []
-        why = self._reserved.why(schema)
-        if not (why and self._is_accepted(schema, table)):
-            why = ""
-            if len(self._reports) >= MAX_CACHED:
-                self._reports.clear()
-            if not self._tells_unwanted:
-                self._reports.add((schema, table))
-                return []
-        return [LeftOut(schema, table, why or None, index)]
 
 
 @contextmanager

@@ -8,8 +8,8 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.protocols import DecodeError
-from bridge.protocols.values.timezones import utc_converter
-from bridge.protocols.values.untyped import declared_types, split_forms, with_forms, with_types
+from bridge.protocols.values.timezones import timestamp_converter
+from bridge.protocols.values.untyped import declared_types, split_forms, told_columns
 from tests.support.debezium_wire import ID, event_of, named, native
 from tests.support.wire import canal, decode, open_event, open_row
 
@@ -93,11 +93,11 @@ def test_debezium(field: dict[str, Any], declared: str) -> None:
 
 def test_names_forms_and_types() -> None:
     """All three are told apart, whatever the message calls a type; NUL has no place in it."""
-    columns = with_types(with_forms("a\0b", ["", "json"]), ("int", "x\0y"))
+    columns = told_columns("a\0b", ("", "json"), ("int", "x\0y"))
     assert split_forms(columns) == ("a\0b", ["", "json"])
     assert declared_types(columns) == ("int", "")
     assert declared_types("a\0b") == ("", "")
-    assert declared_types(with_types("a", ("",))) == ("",)
+    assert declared_types(told_columns("a", ("",), ("",))) == ("",)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_names_forms_and_types() -> None:
 )
 def test_conversion(zone: str, local: str, utc: str) -> None:
     """The zone's offset of that moment is taken off; fraction digits stay as they are; zero has no zone."""
-    assert utc_converter(zone)(local) == utc
+    assert timestamp_converter(zone)(local) == f"'{utc}'"
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_conversion(zone: str, local: str, utc: str) -> None:
 def test_lost_moments(zone: str, local: str, why: str) -> None:
     """A local time that clocks showed twice or never cannot be told; the fix is a changefeed in UTC."""
     with pytest.raises(DecodeError, match=rf"{why}.*in UTC"):
-        utc_converter(zone)(local)
+        timestamp_converter(zone)(local)
 
 
 @pytest.mark.parametrize("zone", ["+08:00", "Asia/Shanghai"])
@@ -148,25 +148,25 @@ def test_lost_moments(zone: str, local: str, why: str) -> None:
 def test_no_moment(zone: str, local: str) -> None:
     """A date that no calendar has, or that falls off it in UTC, is refused."""
     with pytest.raises(DecodeError, match="is not a valid time"):
-        utc_converter(zone)(local)
+        timestamp_converter(zone)(local)
 
 
 def test_unknown_zone() -> None:
     """Without a zone only the zero TIMESTAMP is known; the reason names the flag."""
-    assert utc_converter(None)("0000-00-00 00:00:00.00") == "0000-00-00 00:00:00.00"
+    assert timestamp_converter(None)("0000-00-00 00:00:00.00") == "'0000-00-00 00:00:00.00'"
     with pytest.raises(DecodeError, match="--timezone"):
-        utc_converter(None)("2024-01-01 00:00:00")
+        timestamp_converter(None)("2024-01-01 00:00:00")
 
 
 @pytest.mark.parametrize("zone", ["Asia/Shangai", "", "+25:00", "../../etc/passwd", "/etc/passwd", "America", "8"])
 def test_wrong_zone(zone: str) -> None:
     """A zone that is none is a usage error."""
     with pytest.raises(UsageError):
-        utc_converter(zone)
+        timestamp_converter(zone)
 
 
 def test_wrong_zone_names_the_closest() -> None:
     """A misspelt zone's message names the one that was meant."""
     with pytest.raises(UsageError) as refusal:
-        utc_converter("Asia/Shangai")
+        timestamp_converter("Asia/Shangai")
     assert "Asia/Shanghai" in str(refusal.value)

@@ -15,9 +15,10 @@ from bridge.errors import UsageError
 from bridge.events import Event, Undecodable
 from bridge.protocols import PROTOCOLS, DecodeError, DecodeOptions, decode_message, make_decoder
 from bridge.protocols.canal.decoder import CanalJsonDecoder
-from bridge.protocols.decoder import MAX_CACHED, PlainDecoder
+from bridge.protocols.decoder import MAX_CACHED
 from bridge.protocols.detect import recognise_message
 from bridge.protocols.fast.decoder import FastDecoder
+from bridge.protocols.plain_decoder import PlainDecoder
 from tests.generated.wires import WIRES
 from tests.protocols.test_hostile_messages import FOLDERS
 from tests.protocols.test_left_out import MESSAGES
@@ -142,4 +143,5 @@ def test_caches_are_bounded() -> None:
     decoder = CanalJsonDecoder(DecodeOptions(None))
     for number in range(MAX_CACHED + 10):
         decoder.decode(b"", canal("INSERT", {"id": ("int", "1")}, table=f"t{number}"))
-    assert len(decoder._states) < 100
+    assert len(decoder._wanted) < 100
+    assert len(decoder.layouts) < 100

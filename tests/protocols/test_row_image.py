@@ -17,6 +17,7 @@ from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.debezium.columns import document, raw_literal
 from bridge.protocols.decoder import FAILURES, DecodeError
 from bridge.protocols.values import literals
+from bridge.protocols.values.column_types import Column
 from bridge.protocols.values.literals import NULL, Converter
 from bridge.protocols.values.row_image import image_of, make_layout
 from tests.support.pipelines import admin
@@ -37,7 +38,8 @@ VALUES = (
 
 def image_by(converters: Sequence[Converter]) -> Callable[[dict[str, Any]], str]:
     """The function that makes the image of a row with so many columns."""
-    return partial(image_of, make_layout(None, None, [(f"c{at}", "any", one) for at, one in enumerate(converters)]))
+    columns = {f"c{at}": Column("any", one) for at, one in enumerate(converters)}
+    return partial(image_of, make_layout(None, None, columns))
 
 
 def outcome(convert: Converter, value: Any) -> str | None:

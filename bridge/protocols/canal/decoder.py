@@ -8,28 +8,25 @@ without it, the event time `es` counts.
 from __future__ import annotations
 
 import re
-from collections import deque
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from bridge.events import NO_PRIMARY_KEY, Boundary, Code, DdlStatement, Event, Kind, RowChange
+from bridge.events import NO_PRIMARY_KEY, RAW, Boundary, Code, DdlStatement, Event, Kind, RowChange
 from bridge.protocols.canal.types import TYPES, column_of, sql_types_of
 from bridge.protocols.decoder import (
-    MAX_COMMIT_TS,
     DecodeError,
     DecodeOptions,
-    PlainDecoder,
-    Remembered,
     check_commit_ts,
     check_name,
     reading_schema_change,
     shown,
 )
+from bridge.protocols.plain_decoder import PlainDecoder
 from bridge.protocols.values.event_time import event_ts, place_in_gtid_set, place_of_sending
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout, new_event
 from bridge.protocols.values.timezones import timestamp_converter
-from bridge.protocols.values.untyped import with_forms, with_types
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _ANNOTATIONS: Final = frozenset({"QUERY", "XACOMMIT"})
@@ -53,23 +50,6 @@ _ROLLED_BACK: Final = (
     "an XA transaction was rolled back after it was prepared: its rows have been sent already, and nothing undoes them"
 )
 
-_OTHERS: Final = 8
-
-
-class _TableState:
-    """What the decoder knows of one type of change of one table.
-
-    others: the last layouts, as official Canal's sqlType may change from message to message and back.
-    """
-
-    __slots__ = ("is_official", "kind", "layout", "others", "schema", "table", "wanted")
-
-    def __init__(self, schema: str, table: str, kind: str, is_official: bool, wanted: bool) -> None:
-        self.schema, self.table, self.kind, self.wanted = schema, table, _KINDS[kind], wanted
-        self.is_official = is_official
-        self.layout: Layout | None = None
-        self.others: deque[Layout] = deque(maxlen=_OTHERS)
-
 
 class CanalJsonDecoder(PlainDecoder):
     """Decodes Canal-JSON.  A message's key holds nothing that its value does not hold."""
@@ -79,9 +59,6 @@ class CanalJsonDecoder(PlainDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._types = {**TYPES, "timestamp": timestamp_converter(options.timezone)}
-        self._states = Remembered[tuple[str, str, str, bool], _TableState](
-            lambda kind: _TableState(*kind, self.is_wanted(*kind[:2]))
-        )
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
@@ -95,17 +72,12 @@ class CanalJsonDecoder(PlainDecoder):
         schema, table, kind = message["database"], message["table"], message["type"]
         if kind not in _KINDS:
             return _without_rows(message, kind)
-        state = self._states[schema, table, kind, is_of_canal(message)]
-        return self._rows(message, state) if state.wanted else self._left_out(state.schema, state.table)
+        if not self._wanted[schema, table]:
+            return self._left_out(schema, table)
+        return self._rows(message, schema, table, _KINDS[kind])
 
-    def layout_of(self, message: dict[str, Any]) -> Layout:
-        """Gives the layout of a message whose rows were parsed last."""
-        layout = self._states[message["database"], message["table"], message["type"], is_of_canal(message)].layout
-        assert layout is not None
-        return layout
-
-    def _rows(self, message: dict[str, Any], state: _TableState) -> list[Event]:
-        extension, rows, kind = message.get("_tidb"), message["data"], state.kind
+    def _rows(self, message: dict[str, Any], schema: str, table: str, kind: Kind) -> list[Event]:
+        extension, rows = message.get("_tidb"), message["data"]
         commit_ts, cut = _moment(message, extension), None
         if extension is not None and len(extension) > 1 and kind is not Kind.DELETE:
             cut = _cut(extension)
@@ -114,25 +86,20 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(_STATEMENT if message.get("sql") else f"data is {shown(rows)}, not an array of rows")
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
         place = _place(message) if extension is None else None
-        layout = state.layout
-        # Of TiCDC's messages, sqlType depends on the values, and is not read
-        types = message.get("mysqlType")
-        if state.is_official:
-            types = types, message.get("sqlType")
-        handle = message.get("pkNames", _UNSAID)
+        # Of TiCDC's messages, sqlType depends on the values, and is not read; Canal's may change and change back
+        is_official = is_of_canal(message)
+        sql_types = sql_types_of(message.get("sqlType")) if is_official else {}
+        which = schema, table, kind, is_official, *sql_types.items()
+        types, handle, layout = message.get("mysqlType"), message.get("pkNames", _UNSAID), self.layouts[which]
         if layout is None or layout.types != types or layout.handle != handle:
-            others = (other for other in state.others if other.types == types and other.handle == handle)
-            layout = next(others, None)
-            if layout is None:
-                layout = self._layout(message, rows[0], types)
-                state.others.append(layout)
+            layout = self._layout(message, rows[0], sql_types, is_official=is_official)
         events: list[Event] = []
         layouts: dict[tuple[str, ...], Layout] = {}
         for index, row in enumerate(rows):
             names = tuple(row) if type(row) is dict else ()
             if layout.names != names:
                 if names not in layouts:
-                    layouts[names] = self._layout(message, row, types)
+                    layouts[names] = self._layout(message, row, sql_types, is_official=is_official)
                 layout = layouts[names]
             before: str | None = None
             after: str | None = image_of(layout, row)
@@ -140,13 +107,15 @@ class CanalJsonDecoder(PlainDecoder):
                 before = image_before(layout, olds[index], row)
             elif kind is Kind.DELETE:
                 before, after = after, None
-            names_of_row = state.schema, state.table, layout.columns, layout.key
+            names_of_row = schema, table, layout.columns, layout.key
             fields = (kind, commit_ts, index, *names_of_row, before, after, cut, extension is None, place)
             events.append(new_event(RowChange, fields))
-        state.layout = layout
+        self.layouts[which] = self.layout = layout
         return events
 
-    def _layout(self, message: dict[str, Any], row: object, types: object) -> Layout:
+    def _layout(
+        self, message: dict[str, Any], row: object, sql_types: Mapping[str, object], *, is_official: bool
+    ) -> Layout:
         mysql_types, handle = message.get("mysqlType"), message.get("pkNames", _UNSAID)
         if not isinstance(row, dict):
             raise DecodeError(f"a row of data is {shown(row)}, not an object")
@@ -156,22 +125,14 @@ class CanalJsonDecoder(PlainDecoder):
             raise DecodeError(f"mysqlType is {shown(mysql_types)}, not an object: the types of the columns are missing")
         if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
             raise DecodeError(f"pkNames is {shown(handle)}, not an array")
-        is_official = is_of_canal(message)
-        sql_types = sql_types_of(message.get("sqlType")) if is_official else {}
-        columns = [
-            column_of(self._types, name, mysql_types.get(name), sql_types.get(name), is_official=is_official)
+        columns = {
+            name: column_of(self._types, name, mysql_types.get(name), sql_types.get(name), is_official=is_official)
             for name in row
-        ]
-        layout = make_layout(
-            types,
-            handle,
-            [(name, column.label, column.convert) for name, column in zip(row, columns, strict=True)],
-            "" if handle is _UNSAID else NO_PRIMARY_KEY,
-        )
+        }
+        layout = make_layout(mysql_types, handle, columns, "" if handle is _UNSAID else NO_PRIMARY_KEY)
         if is_official:
-            layout = replace(layout, columns=_unescaped(layout.columns), key=_unescaped(layout.key))
-        with_all = with_forms(layout.columns, [column.form for column in columns])
-        layout = layout.raw(with_types(with_all, tuple(column.declared for column in columns)))
+            names, raw, told = layout.columns.partition(RAW)
+            layout = replace(layout, columns=_unescaped(names) + raw + told, key=_unescaped(layout.key))
         missing = next((name for name in handle or () if name not in row), None)
         if missing is not None:
             raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")
@@ -235,8 +196,7 @@ def _moment(message: dict[str, Any], extension: Any) -> int:
     """Gives the commit_ts of the TiDB extension, or without it the TSO of the event time."""
     if extension is None:
         return event_ts(message["es"], "es")
-    ts = extension["commitTs"]
-    return ts if type(ts) is int and 0 < ts <= MAX_COMMIT_TS else check_commit_ts(ts, "commitTs")
+    return check_commit_ts(extension["commitTs"], "commitTs")
 
 
 def _place(message: dict[str, Any]) -> str | None:

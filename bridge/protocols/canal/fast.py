@@ -39,7 +39,7 @@ class FastCanalDecoder(FastJsonDecoder):
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:  # noqa: ARG002
         message = canal_message(value)
         event = the_row(self._canal.events_of(message))
-        layout = self._canal.layout_of(message)
+        layout = self._canal.layout
         image = "before" if event.kind is Kind.DELETE else "after"
         rows = {image: message["data"][0]}
         tree = {

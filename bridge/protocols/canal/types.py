@@ -26,7 +26,16 @@ from typing import Final, NamedTuple
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Conversion, Form, Lost, of_text, unquoted
+from bridge.protocols.values.column_types import (
+    BINARY_WORDS,
+    Column,
+    ColumnType,
+    Conversion,
+    Form,
+    Lost,
+    of_text,
+    unquoted,
+)
 from bridge.protocols.values.literals import NULL, Converter
 
 UTF8_FORM: Final = "utf8"
@@ -169,20 +178,6 @@ def _refuse_replacements(value: str) -> None:
 CANAL_FORMS: Final[dict[str, Form]] = {UTF8_FORM: _conversion}
 
 
-class CanalColumn(NamedTuple):
-    """How a column's values become literals.
-
-    label: its type as the message spells it, for error messages.
-    form: the form of raw literals (see `values.untyped`), "" when literals are ready.
-    declared: its type as a server shows it, "" where the message does not tell.
-    """
-
-    label: str
-    convert: Converter
-    form: str
-    declared: str
-
-
 class _Type(NamedTuple):
     """The parts of a type.  is_named: whether the message calls it as a server does."""
 
@@ -194,8 +189,8 @@ class _Type(NamedTuple):
 
 def column_of(
     types: Mapping[str, Converter], name: str, mysql_type: object, sql_type: object, *, is_official: bool
-) -> CanalColumn:
-    """Makes the reader of a column of a type like ``int``, ``INT8(20) unsigned`` or ``enum('a','b')``.
+) -> Column:
+    """Describes a column of a type like ``int``, ``INT8(20) unsigned`` or ``enum('a','b')``.
 
     sql_type: JDBC's type of the column's value; None where the message does not tell.
     is_official: whether the message is one of official Canal.
@@ -223,7 +218,7 @@ def column_of(
         is_exact = kind.is_named and kind.arguments is None  # only then Canal takes it for a text (LogEventConvert)
         is_bytes = kind.word in _LONG_TEXTS and sql_type != _CLOB and not is_exact
         convert, form = (literals.latin1, "") if is_bytes else (convert, UTF8_FORM)
-    return CanalColumn(mysql_type, convert, form, declared)
+    return Column(mysql_type, convert, form, declared)
 
 
 def sql_types_of(sql_types: object) -> Mapping[str, object]:

@@ -19,27 +19,16 @@ import orjson
 from bridge.events import Event, Kind, RowChange
 from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
 from bridge.protocols.ckafka.raw import ckafka_form
-from bridge.protocols.decoder import DecodeError, DecodeOptions, PlainDecoder, Remembered, shown
+from bridge.protocols.decoder import DecodeError, DecodeOptions, shown
+from bridge.protocols.plain_decoder import PlainDecoder
 from bridge.protocols.values import literals
+from bridge.protocols.values.column_types import Column
 from bridge.protocols.values.event_time import local_event_ts
 from bridge.protocols.values.json_message import decompressed
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout, new_event
-from bridge.protocols.values.untyped import with_forms
 
 _ROWS: Final = ("NEW_VALUES", "OLD_VALUES")
 _KINDS: Final = {"I": Kind.INSERT, "U": Kind.UPDATE, "D": Kind.DELETE}
-_LABEL: Final = "a value without a type"
-
-
-class _TableState:
-    """What the decoder knows of one table."""
-
-    __slots__ = ("columns", "layout", "schema", "table", "wanted")
-
-    def __init__(self, schema: str, table: str, wanted: bool) -> None:
-        self.schema, self.table, self.wanted = schema, table, wanted
-        self.layout: Layout | None = None
-        self.columns = ""
 
 
 class CkafkaDecoder(PlainDecoder):
@@ -50,9 +39,10 @@ class CkafkaDecoder(PlainDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._canal = CanalJsonDecoder(options)
-        self._forms = [ckafka_form(options.timezone, options.ckafka_binary)]
+        self._column = Column(
+            "a value without a type", literals.text, ckafka_form(options.timezone, options.ckafka_binary)
+        )
         self.event_ts = local_event_ts(options.timezone)
-        self._states = Remembered[tuple[str, str], _TableState](lambda name: _TableState(*name, self.is_wanted(*name)))
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:  # noqa: ARG002
         """Gives the events of one message."""
@@ -68,16 +58,10 @@ class CkafkaDecoder(PlainDecoder):
         """Gives the events of a message that is parsed as JSON already."""
         if "TYPE" not in message:  # of its `id` and `ts`, rows have nothing to compare with
             return self._canal.events_of(message | dict.fromkeys(message.keys() & {"gtid", "ts"}))
-        state = self._states[message["DATABASE"], message["TABLE"]]
-        return [self._row(message, state)] if state.wanted else self._left_out(state.schema, state.table)
+        name = message["DATABASE"], message["TABLE"]
+        return [self._row(message, *name)] if self._wanted[name] else self._left_out(*name)
 
-    def layout_of(self, schema: str, table: str) -> Layout:
-        """Gives the layout of the last parsed row of a table."""
-        layout = self._states[schema, table].layout
-        assert layout is not None
-        return layout
-
-    def _row(self, message: dict[str, Any], state: _TableState) -> RowChange:
+    def _row(self, message: dict[str, Any], schema: str, table: str) -> RowChange:
         kind = _KINDS.get(message["TYPE"])
         if kind is None:
             raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
@@ -86,10 +70,10 @@ class CkafkaDecoder(PlainDecoder):
         is_wrong = old is None if kind is Kind.DELETE else kind is Kind.INSERT and old is not None
         if (new is None) != (kind is Kind.DELETE) or is_wrong:
             raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another TYPE")
-        row, layout = old if new is None else new, state.layout
+        row, layout = old if new is None else new, self.layouts[schema, table]
         if layout is None or type(row) is not dict or layout.names != tuple(row):
-            layout = state.layout = _layout(row)
-            state.columns = with_forms(layout.columns, self._forms)
+            layout = self.layouts[schema, table] = self._layout(row)
+        self.layout = layout
         after: str | None = image_of(layout, row)
         before: str | None = None
         if new is None:
@@ -97,8 +81,15 @@ class CkafkaDecoder(PlainDecoder):
         elif old is not None:
             before = image_before(layout, old, new)
         commit_ts = self.event_ts(message["TIME"])
-        fields = (kind, commit_ts, 0, state.schema, state.table, state.columns, "", before, after, None, True, None)
+        fields = (kind, commit_ts, 0, schema, table, layout.columns, "", before, after, None, True, None)
         return new_event(RowChange, fields)
+
+    def _layout(self, row: object) -> Layout:
+        if not isinstance(row, dict):
+            raise DecodeError(f"a row is {shown(row)}, not an object")
+        if not row:
+            raise DecodeError("a row without columns")
+        return make_layout(None, None, dict.fromkeys(row, self._column))
 
 
 def _has_other_form(row: object) -> bool:
@@ -127,11 +118,3 @@ def _exact(text: str | bytes) -> Any:
         return json.loads(text, parse_float=str, parse_int=str)
     except ValueError as failure:
         raise DecodeError(f"a row is a text that is not JSON: {failure}") from failure
-
-
-def _layout(row: object) -> Layout:
-    if not isinstance(row, dict):
-        raise DecodeError(f"a row is {shown(row)}, not an object")
-    if not row:
-        raise DecodeError("a row without columns")
-    return make_layout(None, None, [(name, _LABEL, literals.text) for name in row])

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from decimal import Decimal
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import orjson
 
@@ -25,6 +25,7 @@ from bridge.protocols.debezium.envelope import Envelopes
 from bridge.protocols.debezium.recognition import TICDC_MODES, DebeziumModes
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
+from bridge.protocols.values.column_types import Column
 from bridge.protocols.values.literals import Converter
 
 _MANY_DIGITS: Final = re.compile("[0-9][0-9.]{17}")
@@ -80,20 +81,6 @@ def _mysql_reads(text: str) -> float:
     if exponent < -_LARGEST_POWER:
         number, exponent = number / float(f"1e{_LARGEST_POWER}"), exponent + _LARGEST_POWER
     return number * float(f"1e{exponent}") if exponent >= 0 else number / float(f"1e{-exponent}")
-
-
-class ColumnReader(NamedTuple):
-    """How a column's values become literals.
-
-    label: the type in words, for error messages.
-    form: the form of raw literals (see `values.untyped`), "" when literals are ready.
-    declared: the upstream's column type as far as the schema tells it, "" otherwise.
-    """
-
-    label: str
-    convert: Converter
-    form: str
-    declared: str
 
 
 def boolean(value: bool) -> str:  # as JSON gave it
@@ -204,23 +191,23 @@ _OPEN: Final[dict[str, tuple[Converter, str]]] = {
 """Ambiguous Connect types: the converter to a raw literal, and its form."""
 
 
-def column_reader(name: str, field: dict[str, Any], modes: DebeziumModes) -> ColumnReader:
-    """Makes the reader of a column that a Connect schema describes; raises DecodeError for an unknown type."""
+def column_of(name: str, field: dict[str, Any], modes: DebeziumModes) -> Column:
+    """Describes a column that a Connect schema describes; raises DecodeError for an unknown type."""
     kind, semantic, tidb_type = field.get("type"), field.get("name"), field.get("tidb_type")
     label, declared = str(tidb_type or semantic or kind), _declared(field)
     if semantic == _DECIMAL:
-        return ColumnReader(label, _connect_decimal(field), "", declared)
+        return Column(label, _connect_decimal(field), "", declared)
     if type(semantic) is str and semantic in _NAMED:
-        return ColumnReader(label, _NAMED[semantic], _named_form(semantic, field), declared)
+        return Column(label, _NAMED[semantic], _named_form(semantic, field), declared)
     if type(semantic) is str and semantic.startswith(_GEOMETRY):
-        return ColumnReader(label, geometry, "", declared)
+        return Column(label, geometry, "", declared)
     if (convert := _by_tidb_type(tidb_type) or _TYPED.get(str(kind))) is not None:
-        return ColumnReader(label, convert, "", declared)
+        return Column(label, convert, "", declared)
     if kind in _OPEN:
         convert, form = _OPEN[kind]
         if kind == "float" and modes is TICDC_MODES:
-            return ColumnReader(label, convert, "", declared)
-        return ColumnReader(label, convert, f"{form}:{modes}", declared)
+            return Column(label, convert, "", declared)
+        return Column(label, convert, f"{form}:{modes}", declared)
     raise DecodeError(f"column {shown(name)} is of the unknown type {shown(label)}", Code.UNKNOWN_TYPE)
 
 

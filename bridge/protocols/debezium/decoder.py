@@ -14,33 +14,28 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-import orjson
-
 from bridge.ddl.by_table.routing import with_told_databases
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, Boundary, Code, DdlStatement, Event, Kind, RowChange, TransactionPart
 from bridge.model import TableName
 from bridge.protocols.debezium import values
-from bridge.protocols.debezium.columns import column_reader, handle_names, raw_literal
+from bridge.protocols.debezium.columns import column_of, handle_names, raw_literal
 from bridge.protocols.debezium.envelope import Document, Envelopes
 from bridge.protocols.debezium.recognition import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.transactions import place_of_change, place_of_row, time_and_text
 from bridge.protocols.decoder import (
-    FAILURES,
-    MAX_COMMIT_TS,
     MAX_NAME,
     DecodeError,
     DecodeOptions,
-    PlainDecoder,
-    Remembered,
     check_commit_ts,
     check_name,
     reading_schema_change,
     shown,
 )
 from bridge.protocols.fast.compiled.codes import PLACEHOLDERS
+from bridge.protocols.plain_decoder import PlainDecoder
+from bridge.protocols.values.column_types import Column
 from bridge.protocols.values.event_time import SNAPSHOT_PLACE, event_ts, place_in_binlog, row_index
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout, new_event
-from bridge.protocols.values.untyped import with_forms, with_types
 from bridge.tso import ms_tso, tso_ms
 
 TICDC: Final = "TiCDC"
@@ -86,17 +81,6 @@ _NOT_AVAILABLE: Final = (
 )
 
 
-class _TableState:
-    """What the decoder knows of one kind of change of one table."""
-
-    __slots__ = ("image", "is_read", "kind", "layout", "modes", "schema", "table", "wanted")
-
-    def __init__(self, op: str, schema: str, table: str, wanted: bool, modes: DebeziumModes) -> None:
-        self.kind, self.schema, self.table, self.wanted, self.modes = _KINDS[op], schema, table, wanted, modes
-        self.image, self.is_read = _IMAGES.get(self.kind), op == "r"
-        self.layout: Layout | None = None
-
-
 class DebeziumDecoder(PlainDecoder):
     """Decodes Debezium's JSON."""
 
@@ -107,8 +91,6 @@ class DebeziumDecoder(PlainDecoder):
         self._modes, self._tells_transactions = options.debezium, options.transactions
         self.row_rules = replace(options.row_rules, keeps_count=options.transactions)
         self.envelopes = Envelopes()
-        self._has_schemas = True
-        self._states = Remembered(self._new_state)
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message."""
@@ -125,54 +107,35 @@ class DebeziumDecoder(PlainDecoder):
         op = _op_of(op, source)
         if op == "m":
             return [Boundary(check_commit_ts(source.get("commit_ts"), "commit_ts"))]
-        state = self._states[source.get("connector"), source["db"], source["table"], op]
-        if state.image is None:
-            return [self._truncation(payload, source)]
-        if not state.wanted:
-            return [*self._left_out(state.schema, state.table), *self._counted(payload, source)]
-        if state.modes is not TICDC_MODES and any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
-            payload = _without_unavailable(payload, state)
-        return [self._row(key, payload, source, schema, state)]
-
-    def layout_of(self, source: dict[str, Any], op: str) -> Layout:
-        """Gives the layout of the last parsed row of a table, by `source`, and operation."""
-        layout = self._states[source.get("connector"), source["db"], source["table"], _op_of(op, source)].layout
-        assert layout is not None
-        return layout
-
-    def _value(self, value: bytes) -> Document:
-        """Gives a message's payload and schema.  It parses the message at once where the last one had no schema."""
-        if not self._has_schemas:
-            try:
-                message = orjson.loads(value)
-                if "op" in message or "event_count" in message:
-                    return message, None
-                if len(message) == 1:
-                    return message["payload"], None
-            except FAILURES:
-                pass
-        try:
-            document = self.envelopes.parsed(value, "the message")
-        except DecodeError as failure:
-            if _DDL_MARK in value:
-                failure.code = Code.SCHEMA_CHANGE
-            raise
-        self._has_schemas = document[1] is not None
-        return document
-
-    def _new_state(self, change: tuple[str | None, str, str, str]) -> _TableState:
-        connector, schema, table, op = change
+        connector = source.get("connector")
         if connector not in _CONNECTORS:
             raise DecodeError(f"the connector is {shown(connector)}, not Debezium's for MySQL or MariaDB, nor TiCDC")
         if op not in _KINDS:
             raise DecodeError(f"unknown operation {shown(op)}", Code.UNKNOWN_TYPE)
-        modes = TICDC_MODES if connector == TICDC else self._modes
-        return _TableState(op, schema, table, self.is_wanted(schema, table), modes)
+        name = source["db"], source["table"]
+        is_wanted = self._wanted[name]
+        if op == "t":
+            return [self._truncation(payload, source)]
+        if not is_wanted:
+            return [*self._left_out(*name), *self._counted(payload, source)]
+        if connector != TICDC and any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
+            payload = _without_unavailable(payload, _KINDS[op])
+        return [self._row(key, payload, source, schema, op)]
+
+    def _value(self, value: bytes) -> Document:
+        """Gives a message's payload and schema."""
+        try:
+            return self.envelopes.parsed(value, "the message")
+        except DecodeError as failure:
+            if _DDL_MARK in value:
+                failure.code = Code.SCHEMA_CHANGE
+            raise
 
     def _row(
-        self, key: bytes | None, payload: dict[str, Any], source: dict[str, Any], schema: Any, state: _TableState
+        self, key: bytes | None, payload: dict[str, Any], source: dict[str, Any], schema: Any, op: str
     ) -> RowChange:
-        row, kind, layout = payload[state.image or ""], state.kind, state.layout
+        kind, which = _KINDS[op], (source["db"], source["table"], op, source.get("connector"))
+        row, layout = payload[_IMAGES[kind]], self.layouts[which]
         handle = handle_names(self.envelopes, key)
         if handle == [] and source.get("snapshot") == _INCREMENTAL:
             raise DecodeError(_WITHOUT_KEY)
@@ -183,16 +146,16 @@ class DebeziumDecoder(PlainDecoder):
             or layout.names != tuple(row)
             or layout.handle != handle
         ):
-            layout = state.layout = _layout(row, schema, handle, state)
+            modes = TICDC_MODES if source.get("connector") == TICDC else self._modes
+            layout = self.layouts[which] = _layout(row, schema, handle, modes, is_read=op == "r")
+        self.layout = layout
         after: str | None = image_of(layout, row)
         before: str | None = None
         if kind is Kind.DELETE:
             before, after = after, None
         elif kind is Kind.UPDATE and (old := payload.get("before")) is not None:
             before = image_before(layout, old, row)
-        commit_ts, by_time, place, index = source.get("commit_ts"), False, None, 0
-        if type(commit_ts) is not int or not 0 < commit_ts <= MAX_COMMIT_TS:
-            commit_ts, by_time = _commit_ts(payload, source)
+        (commit_ts, by_time), place, index = _commit_ts(payload, source), None, 0
         if by_time:
             is_of_snapshot = _is_of_snapshot(source)
             if self._tells_transactions:
@@ -200,7 +163,7 @@ class DebeziumDecoder(PlainDecoder):
             elif (place := _place(source)) is not None and not is_of_snapshot:
                 row_fields = (source.get(name) for name in ("row", "connector", "version"))
                 index = row_index(*row_fields, is_deleted=kind is Kind.DELETE)
-        names = state.schema, state.table, layout.columns, layout.key
+        names = source["db"], source["table"], layout.columns, layout.key
         return new_event(RowChange, (kind, commit_ts, index, *names, before, after, None, by_time, place))
 
     def _counted(self, payload: dict[str, Any], source: dict[str, Any]) -> list[Event]:
@@ -260,28 +223,29 @@ def _op_of(op: str, source: dict[str, Any]) -> str:
     return "c" if op == "r" and source.get("snapshot") == _INCREMENTAL else op
 
 
-def _without_unavailable(payload: dict[str, Any], state: _TableState) -> dict[str, Any]:
+def _without_unavailable(payload: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """Removes from an update the columns whose values the connector did not have: they did not change.
 
     An insert has all its values, and the placeholder's text is one of them.  Raises DecodeError where the old row does
     hold a value: then the placeholder's text may be a value that was written.
     """
-    row, before = payload[state.image or ""], payload.get("before")
-    if type(row) is not dict or state.kind is Kind.INSERT:
+    image = _IMAGES[kind]
+    row, before = payload[image], payload.get("before")
+    if type(row) is not dict or kind is Kind.INSERT:
         return payload
     missing = {name for name, value in row.items() if value in UNAVAILABLE}
     for name in missing:
         if before is not None and before.get(name, UNAVAILABLE[0]) not in UNAVAILABLE:
             raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
     available = {name: value for name, value in row.items() if name not in missing}
-    if before is None or state.image == "before":
-        return {**payload, state.image or "": available}
+    if before is None or image == "before":
+        return {**payload, image: available}
     was = {name: value for name, value in before.items() if name not in missing}
-    return {**payload, "before": was, state.image or "": available}
+    return {**payload, "before": was, image: available}
 
 
-def _layout(row: Any, schema: Any, handle: list[str] | None, state: _TableState) -> Layout:
-    modes, keys = state.modes, (handle or () if state.is_read else ())
+def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumModes, *, is_read: bool) -> Layout:
+    keys = handle or () if is_read else ()
     if type(row) is not dict or not row:
         raise DecodeError(f"the row is {shown(row)}, not an object with columns")
     if "" in row:
@@ -289,21 +253,18 @@ def _layout(row: Any, schema: Any, handle: list[str] | None, state: _TableState)
     # The connectors for MySQL and MariaDB may take a unique key for the primary key, and may not
     without_names = "" if handle is None else NO_KEY if modes is TICDC_MODES else NO_PRIMARY_KEY
     if schema is None:
-        layout = make_layout(schema, handle, [(name, "no type", raw_literal) for name in row], without_names)
-        forms = [f"read:{modes}" if name in keys else f"json:{modes}" for name in row] if keys else [f"json:{modes}"]
-        return layout.raw(with_forms(layout.columns, forms))
+        forms = {name: f"read:{modes}" if name in keys else f"json:{modes}" for name in row}
+        columns = {name: Column("no type", raw_literal, form) for name, form in forms.items()}
+        return make_layout(schema, handle, columns, without_names)
     fields = _row_fields(schema)
-    readers = [column_reader(name, _field(fields, name), modes) for name in row]
-    columns = [(name, reader.label, reader.convert) for name, reader in zip(row, readers, strict=True)]
-    layout = make_layout(schema, handle, columns, without_names)
-    forms = [
-        "read" if name in keys and reader.convert is values.bits else reader.form
-        for name, reader in zip(row, readers, strict=True)
-    ]
-    if "avro" in schema and modes is not TICDC_MODES and "" in forms and "_" in layout.columns:
-        forms[forms.index("")] = "avro"
-    with_all = with_forms(layout.columns, forms)
-    return layout.raw(with_types(with_all, tuple(reader.declared for reader in readers)))
+    columns = {name: column_of(name, _field(fields, name), modes) for name in row}
+    for name, column in columns.items():
+        if name in keys and column.convert is values.bits:
+            columns[name] = column._replace(form="read")
+    if "avro" in schema and modes is not TICDC_MODES and any("_" in name for name in row):
+        for name in [name for name, column in columns.items() if not column.form][:1]:
+            columns[name] = columns[name]._replace(form="avro")
+    return make_layout(schema, handle, columns, without_names)
 
 
 def _row_fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -84,7 +84,7 @@ class FastDebeziumDecoder(FastJsonDecoder):
         is_wrapped = document.keys() <= _WRAPPED
         payload = document["payload"] if is_wrapped else document
         source = payload["source"]
-        layout = self._debezium.layout_of(source, payload["op"])
+        layout = self._debezium.layout
         if layout.handle is None:
             raise DecodeError("a key that names no columns")
         rows = {image: row for image in _IMAGES if (row := payload.get(image)) is not None}

@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.events import Event, RowChange
-from bridge.protocols.decoder import FAILURES, BatchResult, Contents, DecodeError, PlainDecoder, RowEvents
+from bridge.protocols.decoder import FAILURES, BatchResult, Contents, DecodeError, RowEvents
 from bridge.protocols.fast.lessons import Lesson
 from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.fast.texts import Numbers, Texts
+from bridge.protocols.plain_decoder import PlainDecoder
 
 if TYPE_CHECKING:
     from bridge.protocols.fast.reader import Reader
@@ -124,15 +125,11 @@ class FastJsonDecoder(FastDecoder):
         compact = texts.without_blanks()
         return compact, self._kinds_of(values if compact is texts else compact.values(), compact)
 
-    def _kinds_of(self, values: Contents, texts: Texts) -> list[Hashable | None]:  # noqa: ARG002
+    def _kinds_of(self, values: Contents, texts: Texts) -> list[Hashable | None]:
         """Gives for each message what identifies its table and kind of change; None for one that is not read.
 
         texts: the same messages, joined.
         """
-        return [self._kind_of(value) if value else None for value in values]
-
-    def _kind_of(self, value: bytes) -> Hashable | None:
-        """Does the same for one message, by bytes of it."""
         raise NotImplementedError
 
     def _lesson(self, key: bytes | None, value: bytes) -> Lesson:

@@ -14,18 +14,16 @@ from bridge.events import NO_KEY, Boundary, Code, DdlStatement, Event, Kind, Row
 from bridge.protocols.decoder import (
     DecodeError,
     DecodeOptions,
-    PlainDecoder,
-    Remembered,
     check_commit_ts,
     check_name,
     reading_schema_change,
     shown,
 )
-from bridge.protocols.open_protocol.types import TYPES, converter_of, declared_type, form_of, is_of_handle
+from bridge.protocols.open_protocol.types import TYPES, column_of, is_of_handle
+from bridge.protocols.plain_decoder import PlainDecoder
 from bridge.protocols.values.json_message import decompressed, growth_limit, json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
 from bridge.protocols.values.timezones import timestamp_converter
-from bridge.protocols.values.untyped import with_forms, with_types
 
 Columns = dict[str, dict[str, Any]]
 
@@ -74,17 +72,6 @@ _LENGTH: Final = 8
 _PLAIN_KEY: Final = len(("ts", "scm", "tbl", "t"))
 
 
-class _TableState:
-    """What the decoder knows of one table: the layouts of its new rows and of its deleted rows."""
-
-    __slots__ = ("deleted", "new", "wanted")
-
-    def __init__(self, wanted: bool) -> None:
-        self.wanted = wanted
-        self.new: Layout | None = None
-        self.deleted: Layout | None = None
-
-
 class OpenProtocolDecoder(PlainDecoder):
     """Decodes the batches of the Open Protocol, with or without compressed values inside."""
 
@@ -93,7 +80,6 @@ class OpenProtocolDecoder(PlainDecoder):
     def __init__(self, options: DecodeOptions) -> None:
         super().__init__(options)
         self._types = {**TYPES, 7: ("TIMESTAMP", timestamp_converter(options.timezone))}
-        self._states = Remembered[tuple[str, str], _TableState](lambda name: _TableState(self.is_wanted(*name)))
 
     def parse(self, key: bytes | None, value: bytes | None) -> list[Event]:
         """Gives the events of one message."""
@@ -149,35 +135,25 @@ class OpenProtocolDecoder(PlainDecoder):
                 return _schema_change(key, check_commit_ts(key["ts"], "ts"), index, value)
         commit_ts, kind = check_commit_ts(key["ts"], "ts"), key["t"]
         if kind == 1:
-            state = self._states[key["scm"], key["tbl"]]
-            if state.wanted:
-                return self._row(key, state, commit_ts, index, value)
+            if self._wanted[key["scm"], key["tbl"]]:
+                return self._row(key, commit_ts, index, value)
             return next(iter(self._left_out(key["scm"], key["tbl"], index)), None)
         if kind == 3:
             return _boundary(commit_ts, index, value)
         raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)
 
-    def layout_of(self, schema: str, table: str, kind: Kind) -> Layout:
-        """Gives the layout of the last parsed row of a table, among its deleted rows or its other rows."""
-        state = self._states[schema, table]
-        layout = state.deleted if kind is Kind.DELETE else state.new
-        assert layout is not None
-        return layout
-
-    def _row(self, key: dict[str, Any], state: _TableState, commit_ts: int, index: int, value: bytes) -> RowChange:
+    def _row(self, key: dict[str, Any], commit_ts: int, index: int, value: bytes) -> RowChange:
         change = json_object(value, "the event")
         schema, table, new = key["scm"], key["tbl"], change.get("u")
         if new is None:
-            layout, row = self._image(change["d"], state.deleted)
-            state.deleted = layout
+            layout, row = self._image(change["d"], schema, table, Kind.DELETE)
             before = image_of(layout, row)
             return RowChange(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before, None)
         if "d" in change:
             raise DecodeError("a change is both an upsert and a delete")
         cut = _cut(key) if len(key) > _PLAIN_KEY else None
         self._check_cut(cut)
-        layout, row = self._image(new, state.new)
-        state.new = layout
+        layout, row = self._image(new, schema, table)
         image = image_of(layout, row)
         kind, old_image = Kind.INSERT, None
         if change.get("p") is not None:
@@ -186,22 +162,21 @@ class OpenProtocolDecoder(PlainDecoder):
                 old_image = image_before(layout, was, row)
         return RowChange(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
 
-    def _image(self, columns: Columns, layout: Layout | None) -> tuple[Layout, dict[str, Any]]:
+    def _image(self, columns: Columns, *which: str | Kind) -> tuple[Layout, dict[str, Any]]:
         """Removes the values of an image from `columns`; gives the values, and the layout of what is left."""
         row = {name: column.pop("v") for name, column in columns.items()}
+        layout = self.layouts[which]
         if layout is None or layout.types != columns or layout.names != tuple(columns):
-            layout = self._layout(columns)
+            layout = self.layouts[which] = self._layout(columns)
+        self.layout = layout
         return layout, row
 
     def _layout(self, columns: Columns) -> Layout:
         if not columns:
             raise DecodeError("a row without columns")
         handle = [name for name, column in columns.items() if is_of_handle(column)]
-        converters = [(name, *converter_of(self._types, name, column)) for name, column in columns.items()]
-        layout = make_layout(columns, handle, converters, NO_KEY)
-        types = (declared_type(label, columns[name].get("f")) for name, label, _ in converters)
-        with_all = with_forms(layout.columns, [form_of(column) for column in columns.values()])
-        return layout.raw(with_types(with_all, tuple(types)))
+        described = {name: column_of(self._types, name, column) for name, column in columns.items()}
+        return make_layout(columns, handle, described, NO_KEY)
 
 
 def _cut(key: dict[str, Any]) -> Code | None:

@@ -53,11 +53,10 @@ class FastOpenProtocolDecoder(FastDecoder):
         head = {"ts": int(framed.heads.commit_ts[number]), **head, "t": 1}
         event = self._open.event_of(head, body, int(framed.frames.index[number]))
         event = the_row([] if event is None else [event])
-        layout = self._open.layout_of(event.schema, event.table, event.kind)
         change = orjson.loads(body)
         images = {_IMAGES[part]: {name: column["v"] for name, column in row.items()} for part, row in change.items()}
         tree = {
             part: {name: {**row[name], "v": cell} for name, cell in value_holes(_IMAGES[part], row).items()}
             for part, row in change.items()
         }
-        return Lesson(body, event, layout, images, tree, tells_all=False)
+        return Lesson(body, event, self._open.layout, images, tree, tells_all=False)

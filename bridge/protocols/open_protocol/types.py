@@ -16,7 +16,7 @@ from typing import Any, Final
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import BINARY_WORDS, ColumnType, Conversion, Form, Lost, of_text
+from bridge.protocols.values.column_types import BINARY_WORDS, Column, ColumnType, Conversion, Form, Lost, of_text
 from bridge.protocols.values.literals import Converter
 
 _ESCAPE: Final = re.compile(
@@ -149,31 +149,26 @@ _BINARY_TYPES: Final[dict[int, tuple[str, Converter]]] = {
 }
 """The types that BinaryFlag changes (TiCDC Open Protocol, Bit flags of columns)."""
 
-_FLAGLESS_TYPES: Final[dict[int, tuple[str, Converter]]] = {
-    **dict.fromkeys((15, 253), ("VARCHAR or VARBINARY", literals.text)),
-    254: ("CHAR or BINARY", literals.text),
-    **dict.fromkeys((249, 250, 251, 252), ("TEXT or BLOB", _base64_either)),
+_FLAGLESS_TYPES: Final[dict[int, Column]] = {
+    **dict.fromkeys((15, 253), Column("VARCHAR or VARBINARY", literals.text, QUOTED_FORM)),
+    254: Column("CHAR or BINARY", literals.text, QUOTED_FORM),
+    **dict.fromkeys((249, 250, 251, 252), Column("TEXT or BLOB", _base64_either)),
 }
 """Types that only BinaryFlag would tell, in messages without flags, as in the description's examples."""
-_FLAGLESS_STRINGS: Final = frozenset({15, 253, 254})
 
 
-def converter_of(types: TypeCodes, name: str, column: Mapping[str, Any]) -> tuple[str, Converter]:
-    """Gives label and converter of a column by its type code and flags; raises DecodeError for an unknown code."""
-    code, flags = column["t"], column.get("f")
-    if flags is None and code in _FLAGLESS_TYPES:
+def column_of(types: TypeCodes, name: str, column: Mapping[str, Any]) -> Column:
+    """Describes a column by its type code and flags, without which it declares no type: they alone tell signed from
+    unsigned and text from bytes.  Raises DecodeError for an unknown code."""
+    code, flags = column["t"], flags_of(column)
+    if column.get("f") is None and code in _FLAGLESS_TYPES:
         return _FLAGLESS_TYPES[code]
-    if code in _BINARY_TYPES and flags_of(column) & _BINARY_FLAG:
-        return _BINARY_TYPES[code]
-    if code in types:
-        return types[code]
-    raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE, column=name)
-
-
-def form_of(column: Mapping[str, Any]) -> str:
-    """Gives the form of a column's literals (see `values.untyped`): that of strings that only the target's column tells
-    from quoted bytes, "" for literals that are ready."""
-    return QUOTED_FORM if column.get("f") is None and column["t"] in _FLAGLESS_STRINGS else ""
+    found = (_BINARY_TYPES if flags & _BINARY_FLAG else types).get(code) or types.get(code)
+    if found is None:
+        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE, column=name)
+    label, convert = found
+    declared = "" if column.get("f") is None else label.lower() + " unsigned" * bool(flags & _UNSIGNED_FLAG)
+    return Column(label, convert, declared=declared)
 
 
 def is_of_handle(column: Mapping[str, Any]) -> bool:
@@ -189,8 +184,3 @@ def flags_of(column: Mapping[str, Any]) -> int:
     if not isinstance(flags, int | float):
         raise DecodeError(f"the flags of a column are {shown(flags)}, not a number")
     return int(flags)
-
-
-def declared_type(label: str, flags: int | None) -> str:
-    """Gives a type in words, "" without flags, which alone tell signed from unsigned and text from bytes."""
-    return "" if flags is None else label.lower() + " unsigned" * bool(int(flags) & _UNSIGNED_FLAG)

@@ -1,5 +1,5 @@
-"""Describes a column of the target for the rules of raw values, and names its usual raw literals (see `untyped`), which
-compiled functions convert as its converter does."""
+"""Describes a message's column; and a column of the target for the rules of raw values, and its usual raw literals (see
+`untyped`), which compiled functions convert as its converter does."""
 
 from __future__ import annotations
 
@@ -9,9 +9,24 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from bridge.protocols.fast.compiled import codes
+from bridge.protocols.values.literals import Converter
 
 _EXACT_DIGITS: Final = 15
 """A double tells decimals of so many digits apart."""
+
+
+class Column(NamedTuple):
+    """How the values of a message's column become literals.
+
+    label: its type in words, for error messages.
+    form: the form of raw literals (see `untyped`), "" when literals are ready.
+    declared: its type upstream, as far as the message tells it, "" otherwise.
+    """
+
+    label: str
+    convert: Converter
+    form: str = ""
+    declared: str = ""
 
 
 class Usual(NamedTuple):

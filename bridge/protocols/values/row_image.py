@@ -5,13 +5,15 @@ The zips here are not strict, which would cost a quarter of a microsecond; their
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from bridge.events import SEP, Code
 from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain, shown
+from bridge.protocols.values.column_types import Column
 from bridge.protocols.values.literals import NULL, Converter
+from bridge.protocols.values.untyped import told_columns
 
 new_event = tuple.__new__
 """Makes an event in half the time of RowChange(...), which matters at one event for each row."""
@@ -34,21 +36,15 @@ class Layout:
     columns: str
     key: str
 
-    def raw(self, columns: str) -> Layout:
-        """Gives the same layout with other `columns`, which name the forms of raw values."""
-        return replace(self, columns=columns)
 
-
-def make_layout(
-    types: Any, handle: Any, columns: Iterable[tuple[str, str, Converter]], without_names: str = ""
-) -> Layout:
-    """Makes a layout of columns, given as (name, label, converter).
+def make_layout(types: Any, handle: Any, columns: Mapping[str, Column], without_names: str = "") -> Layout:
+    """Makes a layout of columns, given by their names.
 
     handle: the names of the key's columns; None where the message says nothing of keys.
     without_names: what it means (`RowChange.key`) that the message names no column of a key.
     Raises DecodeError for names that no table can have; no later step checks names.
     """
-    names, labels, converters = zip(*columns, strict=True)
+    names, (labels, converters, forms, declared) = tuple(columns), zip(*columns.values(), strict=True)
     for name in names:
         if not check_name(name, "column"):
             raise DecodeError("a column without a name")
@@ -57,7 +53,7 @@ def make_layout(
     if len({name.lower() for name in names}) < len(names):
         raise DecodeError("two columns have names that differ in case only, which no table has")
     key = SEP.join([check_name(name, "key column") for name in handle]) if handle else without_names
-    return Layout(names, types, handle, labels, converters, SEP.join(names), key)
+    return Layout(names, types, handle, labels, converters, told_columns(SEP.join(names), forms, declared), key)
 
 
 def image_of(layout: Layout, row: Mapping[str, Any]) -> str:

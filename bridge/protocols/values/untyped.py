@@ -57,16 +57,15 @@ def with_modes(columns: str, ckafka: Sequence[str], debezium: Sequence[str]) -> 
     return names + raw + SEP.join(map(said, forms.split(SEP)))
 
 
-@lru_cache(maxsize=4096)
-def with_types(columns: str, types: tuple[str, ...]) -> str:
-    """Adds to `RowChange.columns`, which may hold forms, the type that the message declares for each column, "" where
-    it declares none.
+def told_columns(columns: str, forms: Sequence[str], types: Sequence[str]) -> str:
+    """Gives the `RowChange.columns` of names, the form of each, and the type that the message declares for each, ""
+    where it declares none.
 
     The target's types are compared with them (`rows.types.type_check`).
     """
-    names, forms = split_forms(columns)
     usable = ("" if SEP in declared or len(declared) > _LONGEST_TYPE else declared for declared in types)
-    return with_forms(names, [form + _TYPE + declared for form, declared in zip(forms, usable, strict=True)])
+    told = [form + _TYPE * bool(declared) + declared for form, declared in zip(forms, usable, strict=True)]
+    return with_forms(columns, told if len(set(told)) > 1 else told[:1])
 
 
 def split_forms(columns: str) -> tuple[str, list[str]]:
