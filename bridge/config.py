@@ -31,7 +31,7 @@ from bridge.mysql.connection.tls import Tls, TlsMode
 from bridge.protocols import require_protocol
 from bridge.protocols.debezium.recognition import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
-from bridge.protocols.values.timezones import utc_converter
+from bridge.protocols.values.timezones import timestamp_converter
 from bridge.registry import SchemaRegistry, check_urls
 from bridge.secret_settings import read_secret, resolve
 from bridge.tso import parse_moment
@@ -286,7 +286,7 @@ class DdlSection(Section):
     """Whose defaults a statement means that names no collation: `tidb`, `mysql-8`, `mysql-5.7` or `mariadb`.
     `tidb-old-collations` is a TiDB whose collations all compare bytes, as that of a cluster does that was first started
     before 6.0 (`new_collation_enabled` in `mysql.tidb` is False)."""
-    timezone: Annotated[str | None, _after(utc_converter)] = None
+    timezone: Annotated[str | None, _after(timestamp_converter)] = None
     """The zone of the upstream's sessions that run schema changes: a name, or an offset.  Without it, it is `timezone`,
     or UTC, with a warning for each statement whose outcome depends on the zone."""
     defaults: dict[str, str] = Field(default_factory=dict)
@@ -395,7 +395,7 @@ class Settings(Section):
     """The pipeline: one row of `_bridge.progress`.  Two bridges of one name never write at once."""
     protocol: Annotated[str, _after(require_protocol)] = "auto"
     """The format of the messages, as `bridge help protocols` lists them; `auto`: they show it."""
-    timezone: Annotated[str | None, _after(utc_converter)] = None
+    timezone: Annotated[str | None, _after(timestamp_converter)] = None
     """The zone in which the messages write TIMESTAMP values (and the event times of ckafka): a name or an offset.
     Without it the first such value stops the bridge."""
     filter: Annotated[tuple[str, ...], _after(TableFilter)] = ()

@@ -9,6 +9,7 @@ import pytest
 
 from bridge.protocols import DecodeError
 from bridge.protocols.values import literals
+from bridge.protocols.values.timezones import timestamp_converter
 from tests.support.wire import SAFE_LITERAL
 
 MADE: list[tuple[Callable[[Any], str], Any, str]] = [
@@ -83,7 +84,7 @@ def test_refused(convert: Callable[[Any], str], value: Any) -> None:
 
 CHECKED = [
     literals.integer, literals.unsigned, literals.year, literals.decimal, literals.double, literals.float32,
-    literals.date, literals.time, literals.datetime, literals.timestamp(str),
+    literals.date, literals.time, literals.datetime, timestamp_converter("+08:00"),
 ]  # fmt: skip
 
 INJECTIONS = [

@@ -25,7 +25,7 @@ from bridge.protocols.values.column_types import (
     of_text,
 )
 from bridge.protocols.values.literals import Converter
-from bridge.protocols.values.timezones import is_utc, timestamp_converter
+from bridge.protocols.values.timezones import timestamp_converter
 
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64, "bit": 64}
 _BOOLEANS: Final = {"true": "1", "false": "0"}
@@ -70,7 +70,8 @@ def _by_column(column: ColumnType, timezone: str | None, binary: str) -> tuple[C
         usual_number = usual.TEXT_OF_NATURAL if is_natural else usual.TEXT_OF_INTEGER
         return lambda value: _BOOLEANS.get(value) or number(value), usual_number
     if column.word == "timestamp":
-        return timestamp_converter(timezone), usual.TEXT_OF_DATETIME if is_utc(timezone) else usual.NONE
+        convert = timestamp_converter(timezone)
+        return convert, usual.TEXT_OF_DATETIME if convert is literals.datetime else usual.NONE
     if column.word == "binary":
         return literals.zero_padded(column.precision, _BINARIES[binary]), usual.NONE
     if column.word in BINARY_WORDS:

@@ -230,14 +230,3 @@ def datetime(value: str) -> str:
     if _DATETIME.fullmatch(value):
         return value.join(("'", "'"))
     raise DecodeError(f"{shown(value)} is not a date and time")
-
-
-def timestamp(to_utc: Callable[[str], str]) -> Converter:
-    """Makes the converter of TIMESTAMP from the function that takes its local text to UTC."""
-
-    def convert(value: str) -> str:
-        if _DATETIME.fullmatch(value):
-            return "'" + to_utc(value) + "'"
-        raise DecodeError(f"{shown(value)} is not a date and time")
-
-    return convert

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from datetime import timezone as fixed_zone
 from functools import lru_cache
@@ -19,35 +18,39 @@ from bridge.events import Code
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values import literals
 
-ToUtc = Callable[[str], str]
-"""Converts ``YYYY-MM-DD hh:mm:ss[.fraction]``, which was matched before, to UTC with the same fraction digits."""
-
-FIX: Final = "run the sender in UTC"
-
+_NO_ZONE: Final = "this format writes TIMESTAMP in its sender's time zone without naming it: give it with --timezone"
 _ZERO: Final = "0000-00-00 00:00:00"
-_SECONDS: Final = len(_ZERO)
+_SECONDS: Final = slice(1, 1 + len(_ZERO))
+"""In a literal; its fraction digits stay as they are."""
 _OFFSET: Final = re.compile(r"([+-])([0-9]{1,2}):?([0-5][0-9])")
 _UTC_NAMES: Final = frozenset({"UTC", "Z", "GMT", "Etc/UTC", "Etc/GMT", "Etc/Zulu", "Zulu"})
 
 
-def timestamp_converter(timezone: str | None) -> literals.Converter:
-    """Makes the converter from TIMESTAMP text of a zone to its literal in UTC; raises UsageError for an unknown
-    zone."""
-    return literals.datetime if is_utc(timezone) else literals.timestamp(utc_converter(timezone))
-
-
-def is_utc(timezone: str | None) -> bool:
-    """Tells whether TIMESTAMP text of a zone is in UTC already."""
-    return utc_converter(timezone) is _same
-
-
 @lru_cache(maxsize=16)
-def utc_converter(timezone: str | None) -> ToUtc:
-    """Makes the function that converts TIMESTAMP text of a zone to UTC; raises UsageError for an unknown zone."""
-    if timezone is None:
-        return _unknown
-    zone = zone_of(timezone)
-    return _same if zone == UTC else _cached(zone)
+def timestamp_converter(timezone: str | None) -> literals.Converter:
+    """Makes the converter from TIMESTAMP text of a zone to its literal in UTC, which is `literals.datetime` where the
+    text is in UTC already; raises UsageError for an unknown zone."""
+    zone = None if timezone is None else zone_of(timezone)
+    if zone == UTC:
+        return literals.datetime
+
+    @lru_cache(maxsize=65536)
+    def to_utc(seconds: str) -> str:
+        if seconds == _ZERO:
+            return seconds
+        if zone is None:
+            raise DecodeError(_NO_ZONE, Code.NO_TIMEZONE)
+        try:
+            local = datetime.fromisoformat(seconds)
+            return str(local - _offset(local, zone))
+        except (ValueError, OverflowError):
+            raise DecodeError(f"TIMESTAMP '{seconds}' is not a valid time") from None
+
+    def convert(value: str) -> str:
+        literal = literals.datetime(value)
+        return "'" + to_utc(literal[_SECONDS]) + literal[_SECONDS.stop :]
+
+    return convert
 
 
 def zone_of(timezone: str) -> tzinfo:
@@ -55,17 +58,6 @@ def zone_of(timezone: str) -> tzinfo:
     if timezone in _UTC_NAMES:
         return UTC
     return _fixed_zone(timezone) or _named_zone(timezone)
-
-
-def _unknown(value: str) -> str:
-    if value.startswith(_ZERO):
-        return value
-    reason = "this format writes TIMESTAMP in its sender's time zone without naming it: give it with --timezone"
-    raise DecodeError(reason, Code.NO_TIMEZONE)
-
-
-def _same(value: str) -> str:
-    return value
 
 
 def _fixed_zone(timezone: str) -> tzinfo | None:
@@ -95,20 +87,6 @@ def _offset(local: datetime, zone: tzinfo) -> timedelta:
     if first == second:
         return first
     what = "stands for two moments" if first > second else "does not exist"
-    raise DecodeError(f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; {FIX}", Code.LOST_VALUE)
-
-
-def _cached(zone: tzinfo) -> ToUtc:
-    @lru_cache(maxsize=65536)
-    def seconds_to_utc(value: str) -> str:
-        try:
-            local = datetime.fromisoformat(value)
-            return str(local - _offset(local, zone))
-        except (ValueError, OverflowError):
-            raise DecodeError(f"TIMESTAMP '{value}' is not a valid time") from None
-
-    def to_utc(value: str) -> str:
-        seconds = value[:_SECONDS]
-        return value if seconds == _ZERO else seconds_to_utc(seconds) + value[_SECONDS:]
-
-    return to_utc
+    raise DecodeError(
+        f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; run the sender in UTC", Code.LOST_VALUE
+    )
