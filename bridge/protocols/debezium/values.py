@@ -30,10 +30,6 @@ _MAX_BIT_BYTES: Final = 8
 _NO_YEAR: Final = 1900
 _URL_SAFE: Final = str.maketrans("-_", "+/")
 _ZONED: Final = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)", re.ASCII)
-_UTC: Final = re.compile(
-    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]Z"
-)
-_WHOLE_SECONDS: Final = len("2024-02-29T12:34:56Z")
 _ISO: Final = re.compile(r"(?:(\d{4}-\d\d-\d\d)T?)?(-?\d{2,3}:\d\d:\d\d(?:\.\d{1,9})?)?Z?", re.ASCII)
 _POWERS: Final = tuple(10.0**scale for scale in range(literals.MAX_DECIMAL_DIGITS + 1))
 
@@ -189,9 +185,6 @@ def zoned_timestamp(value: str) -> str:
 
     1970-01-01T00:00:00Z is the zero timestamp: the range of MySQL's and TiDB's TIMESTAMP begins one second later.
     """
-    if len(value) == _WHOLE_SECONDS and _UTC.fullmatch(value):  # the most common form
-        literal = "'" + value[:10] + " " + value[11:19] + "'"
-        return ZERO_TIMESTAMP if literal == EPOCH_DATETIME else literal
     match = _ZONED.fullmatch(value)
     if not match:
         raise DecodeError(f"{shown(value)} is not a timestamp with its zone")

@@ -158,24 +158,24 @@ def _file(name: str) -> tuple[str, int] | None:
     return split[1], int(split[2]) << POSITION_BITS
 
 
+@lru_cache(maxsize=1024)
 def place_in_gtid_set(gtids: str) -> str | None:
     """Makes the place of an event whose sender tells all transactions up to it; None where it tells none.
 
     gtids: as MySQL writes a set (uuid:1-5:7,uuid2:1-3), or MariaDB (0-1-5,1-2-9); one GTID is a set of one.
     Source: Canal 1.1.7, whose flat message has the set of its binlog reader (LogHeader.getGtidSetStr).
     """
-    uuid, colon, numbers = gtids.partition(":")
-    last = numbers[2:]
-    if (
-        colon
-        and numbers.startswith("1-")
-        and last.isdecimal()
-        and len(last) < NUMBER_DIGITS
-        and uuid.isascii()
-        and uuid.replace("-", "").isalnum()
-    ):
-        return f"{GTID}/{uuid.lower()} {last:0>19}"  # all transactions of one server: nearly every set
-    return _place_in_any_set(gtids)
+    last: dict[str, int] = {}
+    for part in gtids.split(","):
+        text = part.strip()
+        if of_domain := _MARIADB_GTID.fullmatch(text):
+            name, number = of_domain[1], int(of_domain[2])
+        elif of_server := _GTIDS_OF_SERVER.fullmatch(text):
+            name, number = of_server[1].lower(), max(map(int, _NUMBER.findall(of_server[2])))
+        else:
+            return None
+        last[name] = max(number, last.get(name, 0))
+    return COORDINATES_SEP.join(_coordinate(f"{GTID}/{name}", number) for name, number in sorted(last.items()))
 
 
 def place_of_sending(ms: object, batch: object) -> str | None:
@@ -186,7 +186,9 @@ def place_of_sending(ms: object, batch: object) -> str | None:
     Source: Canal 1.1.7 makes a batch's messages one after the other in the order of the binlog, and takes the next one
     when all of them are in Kafka (MQMessageUtils.messageConverter, CanalKafkaProducer.send).
     """
-    return _place_of_sending(ms, batch) if type(ms) is int and type(batch) is int else None
+    if type(ms) is not int or type(batch) is not int or not (_FIRST_MS <= ms <= _LAST_SENT_MS and batch > 0):
+        return None
+    return f"{SENT} {(ms << BATCH_BITS) | (batch & ((1 << BATCH_BITS) - 1)):019}"
 
 
 def is_change_of_snapshot(place: str) -> bool:
@@ -202,28 +204,6 @@ def is_of_canal(place: str) -> bool:
 def is_of_debezium(place: str) -> bool:
     """Tells whether a place is one that Debezium's connector tells."""
     return bool(place) and not is_of_canal(place) and not place.startswith(SNAPSHOT_PLACE)
-
-
-@lru_cache(maxsize=64)
-def _place_of_sending(ms: int, batch: int) -> str | None:
-    if not (_FIRST_MS <= ms <= _LAST_SENT_MS and batch > 0):
-        return None
-    return f"{SENT} {(ms << BATCH_BITS) | (batch & ((1 << BATCH_BITS) - 1)):019}"
-
-
-@lru_cache(maxsize=1024)
-def _place_in_any_set(gtids: str) -> str | None:
-    last: dict[str, int] = {}
-    for part in gtids.split(","):
-        text = part.strip()
-        if of_domain := _MARIADB_GTID.fullmatch(text):
-            name, number = of_domain[1], int(of_domain[2])
-        elif of_server := _GTIDS_OF_SERVER.fullmatch(text):
-            name, number = of_server[1].lower(), max(map(int, _NUMBER.findall(of_server[2])))
-        else:
-            return None
-        last[name] = max(number, last.get(name, 0))
-    return COORDINATES_SEP.join(_coordinate(f"{GTID}/{name}", number) for name, number in sorted(last.items()))
 
 
 def _coordinate(name: str, number: int) -> str:
