@@ -21,7 +21,7 @@ from bridge.protocols.debezium.transactions import (
     head_of_place,
     id_of,
     text_before_file_number,
-    time_and_text_of,
+    time_and_text,
 )
 from bridge.protocols.decoder import FAILURES, BatchResult, Contents, DecodeError, DecodeOptions, RowEvents
 from bridge.protocols.event_columns import EVENT_FIELDS, laid
@@ -127,7 +127,7 @@ def _marks(values: Contents) -> RowEvents:
     for value in values:
         if value is None or not value.startswith(head) or (head and not value.endswith(b"}")):
             raise DecodeError("another schema")
-        marks.append(time_and_text_of(value[len(head) : end]))
+        marks.append(time_and_text(orjson.loads(value[len(head) : end])))
     times, texts = zip(*marks, strict=True)
     told = zip(laid(TransactionPart(0, None)), EVENT_FIELDS, strict=True)
     columns = [pa.repeat(pa.scalar(content, field.type), len(values)) for content, field in told]
