@@ -125,7 +125,6 @@ class Lesson(NamedTuple):
     moment: turns a text into a TSO, where the tree has a `Hole.MOMENT`.
     place: the parts of the event's place: a text, and which of the numbers follows it (`PlaceHole.column`).
     key: the message's key, where the tree has it.
-    tells_all: whether the message itself tells its commit ts and its number.
     """
 
     text: bytes
@@ -136,7 +135,6 @@ class Lesson(NamedTuple):
     moment: Callable[[str], int] | None = None
     place: Sequence[tuple[str, int]] = ()
     key: bytes | None = None
-    tells_all: bool = True
 
 
 Node = ValueHole | Hole | Members | PlaceHole | OldRow

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import bridge.protocols.batch_decode
-import bridge.protocols.fast.reader
-import bridge.protocols.open_protocol.frames  # noqa: F401
+import bridge.protocols.fast.reader  # noqa: F401
 from bridge.protocols import PROTOCOLS, DecodeOptions, make_decoder
 from bridge.protocols.fast.compiled.native_code import loaded_functions
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -43,14 +42,6 @@ _UNREADABLE: Final = (*FAILURES, DecodeError, pa.ArrowException)
 IsWanted = Callable[[str, str], bool]
 """Tells whether rows of a table, by schema and name, are wanted; raises DecodeError for a name that no table can
 have."""
-
-
-@dataclass(frozen=True)
-class Outside:
-    """What the texts do not tell of their events, because the keys of the Open Protocol hold it, for each text."""
-
-    commit_ts: Numbers
-    index: Numbers
 
 
 class _Literals(NamedTuple):
@@ -154,19 +145,14 @@ class Reader:
         if not trials:
             return
         lessons = [trial.lesson for trial in trials]
-        outside = Outside(
-            np.array([lesson.event.commit_ts for lesson in lessons]),
-            np.array([lesson.event.index for lesson in lessons]),
-        )
         numbers = np.array([trial.number for trial in trials], np.int32)
-        tells_all = lessons[0].tells_all
         texts = Texts.of([lesson.text for lesson in lessons], [lesson.key for lesson in lessons]).without_blanks()
-        rows = self.read(texts, numbers, None if tells_all else outside)
+        rows = self.read(texts, numbers)
         for number, row in zip(rows.numbers.tolist(), rows.events.to_pylist(), strict=True):
             if tuple(row.values()) == lessons[number].event:
                 yield trials[number]
 
-    def read(self, texts: Texts, kinds: Rows, outside: Outside | None = None) -> RowEvents:
+    def read(self, texts: Texts, kinds: Rows) -> RowEvents:
         """Reads those texts whose kinds have a number and whose templates are those of their kinds.
 
         Raises MemoryError where there are too many bytes.
@@ -185,7 +171,6 @@ class Reader:
             arrays.steps, arrays.consts, arrays.members, arrays.slots, member_seen, values, firsts, converted, moments,
             places,
         )  # fmt: skip
-        commit_ts = moments[:, 0] if outside is None else outside.commit_ts
         if self._templates.has_moments:
             self._convert_moments(texts.content, kinds, moments, firsts)
         literals = self._converted(texts.content, values[:count], converted[:conversions])
@@ -204,11 +189,10 @@ class Reader:
             )  # fmt: skip
             images.append((ends, out[:size_of_all].tobytes()))
         numbers = np.flatnonzero(firsts != NOT_READ)
-        index = places[:, INDEX] if outside is None else outside.index
         templates = arrays.table[kinds[numbers], 0]
         columns = {
-            "commit_ts": pa.array(commit_ts[numbers]),
-            "index": pa.array(index[numbers], pa.int32()),
+            "commit_ts": pa.array(moments[numbers, 0]),
+            "index": pa.array(places[numbers, INDEX], pa.int32()),
             **self._of_tables(kinds[numbers]),
             **self._of_templates(templates),
         }
