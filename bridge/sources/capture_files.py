@@ -116,22 +116,21 @@ class CaptureSource:
 
     def heads(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         heads: dict[PartitionId, list[KeyAndValue]] = {}
-        for (topic, partition, _), key, value in self.messages(None, None):
+        for (topic, partition, _), key, value, _ in self.messages(None, None):
             if len(head := heads.setdefault((topic, partition), [])) < count:
                 head.append((key, value))
         return iter(heads.items())
 
     def tails(self, count: int) -> Iterator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         tails: dict[PartitionId, deque[KeyAndValue]] = {}
-        for (topic, partition, _), key, value in self.messages(None, None):
+        for (topic, partition, _), key, value, _ in self.messages(None, None):
             tails.setdefault((topic, partition), deque(maxlen=count)).append((key, value))
         return iter(tails.items())
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
-        for path in self._paths():
-            for position, key, value, _ in _lines(path):
-                if partition in {None, position.partition} and position.offset >= (offset or 0):
-                    yield Message(position, key, value)
+        for message in chain.from_iterable(map(_lines, self._paths())):
+            if partition in {None, message.position.partition} and message.position.offset >= (offset or 0):
+                yield message
 
     def _paths(self) -> list[Path]:
         """Gives the files, whatever folder the process works in that reads them."""
@@ -217,15 +216,6 @@ def _pieces(paths: Iterable[Path]) -> list[list[_Range]]:
     return pieces
 
 
-class _Line(NamedTuple):
-    """A message as its line tells it.  timestamp: Kafka's, in milliseconds since 1970; 0 without one."""
-
-    position: Position
-    key: bytes | None
-    value: bytes | None
-    timestamp: int
-
-
 def _read(piece: Iterable[_Range], lows: Mapping[PartitionId, int]) -> Iterator[Messages]:
     """Reads the messages of a piece, each position once."""
     return joined_lots(
@@ -235,15 +225,15 @@ def _read(piece: Iterable[_Range], lows: Mapping[PartitionId, int]) -> Iterator[
     )
 
 
-def _once(lines: Iterable[_Line]) -> Iterator[_Line]:
+def _once(messages: Iterable[Message]) -> Iterator[Message]:
     seen = set[Position]()
-    for line in lines:
-        if line.position not in seen:
-            seen.add(line.position)
-            yield line
+    for message in messages:
+        if message.position not in seen:
+            seen.add(message.position)
+            yield message
 
 
-def _lines(path: Path, begin: int = 0, end: float = math.inf) -> Iterator[_Line]:
+def _lines(path: Path, begin: int = 0, end: float = math.inf) -> Iterator[Message]:
     """Reads the lines that begin at one of the bytes [begin, end)."""
     with path.open("rb") as file:
         at = begin
@@ -258,7 +248,7 @@ def _lines(path: Path, begin: int = 0, end: float = math.inf) -> Iterator[_Line]
                 yield _line(path, line)
 
 
-def _line(path: Path, line: bytes) -> _Line:
+def _line(path: Path, line: bytes) -> Message:
     try:
         fields = orjson.loads(line)
         topic = fields.get("topic") or DEFAULT_CAPTURE_TOPIC
@@ -271,7 +261,7 @@ def _line(path: Path, line: bytes) -> _Line:
         raise _not_a_message(path, line.decode(errors="replace").strip()[:_SHOWN]) from error
     if min(position.partition, position.offset) < 0:
         raise _not_a_message(path, f"partition {position.partition} or offset {position.offset} is below 0")
-    return _Line(position, key, value, _timestamp(fields.get("timestamp")))
+    return Message(position, key, value, _timestamp(fields.get("timestamp")))
 
 
 def _timestamp(given: object) -> int:

@@ -80,11 +80,12 @@ class Pacing(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message and its position."""
+    """A message and its position.  timestamp: Kafka's, in milliseconds since 1970; 0 where it is not told."""
 
     position: Position
     key: bytes | None
     value: bytes | None
+    timestamp: int = 0
 
 
 _T = TypeVar("_T")
@@ -248,11 +249,11 @@ def plain_sample(source: Source, count: int, schemas: SchemaLookup | None) -> li
 
 
 def _first_without_schema(source: Source, count: int, schemas: SchemaLookup | None) -> str:
-    for position, key, value in islice(source.messages(None, None), count):
+    for message in islice(source.messages(None, None), count):
         try:
-            in_json([(key, value)], schemas)
+            in_json([(message.key, message.value)], schemas)
         except SourceError:
-            return str(position)
+            return str(message.position)
     return f"the first messages of {source}"
 
 

@@ -324,7 +324,7 @@ def _messages(source: SourceSection, wanted: OffsetRange | None) -> Iterable[Mes
 
 
 def _one(message: Message) -> Messages:
-    (topic, partition, offset), key, value = message
+    (topic, partition, offset), key, value, _ = message
     return Messages([topic], [partition], [offset], [key], [value], [latest_ms(0)])
 
 
