@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import replace
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import structlog
 from pyspark.sql import DataFrame
@@ -41,22 +39,13 @@ time for a million (measured)."""
 _TIMES_STAYING: Final = 4
 """They have at most so many times what is applied in two seconds.  A stop breaks off what takes longer than ten
 (`cli.pipeline_run`), and verify waits ten for the end of a step."""
-_TICK_SECONDS: Final = 0.2
 
 log = structlog.get_logger()
 _T = TypeVar("_T")
 
 
-class _Waiting(NamedTuple):
-    """A part of a micro-batch, as it was planned and as it was decoded."""
-
-    part: MicroBatch
-    decoded: DecodedBatch
-
-
 class Intake:
-    """Takes decoded micro-batches from foreachBatch.  A thread sorts them and gives them to the applier, while the next
-    one is read and decoded.
+    """Takes decoded micro-batches from foreachBatch, sorts them and gives them to the applier.
 
     order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
     room: how much may wait in the driver before batches stay on the executors.
@@ -85,13 +74,8 @@ class Intake:
         self._known = set(order.positions)
         self.decode = event_decoder(protocol, options)
         self._ends: dict[PartitionId, int] = {}
-        self._waiting: queue.Queue[_Waiting | None] = queue.Queue(maxsize=1)  # None: nothing more comes
+        self._accepted_at = time.monotonic()
         self._closed, self._ended = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._work, name="intake", daemon=True)
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
 
     # --- what the stream asks
 
@@ -126,76 +110,44 @@ class Intake:
     # --- what foreachBatch gives
 
     def take(self, stream: Stream, chunks: DataFrame, _: int) -> None:
-        """Has a micro-batch of a stream decoded; foreachBatch calls it.  Returns when it has a place in the queue of
-        one.  A failure becomes the applier's."""
+        """Has a micro-batch of a stream decoded, and gives it to the applier; foreachBatch calls it.  Returns when the
+        applier has a place for it.  A failure becomes the applier's."""
         try:
             self._worker.phases.decoding(begins=True)
-            for coming in self._parts(stream, chunks):
-                self._hand_over(coming)
+            if all(self._accepted(*one) for one in self._parts(stream, chunks)):
+                return
         except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)
-            self._closed.wait()
         finally:
             self._worker.phases.decoding(begins=False)
+        self._closed.wait()
 
     def wait_for_end(self, seconds: float) -> bool:
         """Waits up to `seconds` until the stream has come to its end; returns whether it has."""
         return self._ended.wait(seconds)
 
-    def _hand_over(self, coming: _Waiting) -> None:
-        while self._thread.is_alive() and not self._closed.is_set():
-            with suppress(queue.Full):
-                self._waiting.put(coming, timeout=_TICK_SECONDS)
-                break
-
-    def wait_until_done(self, seconds: float) -> bool:
-        """Waits up to `seconds` until all accepted micro-batches were processed; returns whether they were.  Afterwards
-        no more may be accepted."""
-        if self._thread.is_alive():
-            with suppress(queue.Full):
-                self._waiting.put(None, timeout=seconds)
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def close(self, seconds: float | None = None) -> None:
-        """Accepts nothing more, and waits for the end of the thread, so long at most."""
+    def close(self) -> None:
+        """Gives the applier nothing more."""
         self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join(seconds)
 
-    def _work(self) -> None:
-        try:
-            began = time.monotonic()
-            while waiting := self._next_part():
-                if not self._process(waiting):
-                    return
-                self._part_size.note(waiting.part.messages or 0, time.monotonic() - began)
-                began = time.monotonic()
-        except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
-            self._worker.fail(error)
-
-    def _next_part(self) -> _Waiting | None:
-        while not self._closed.is_set() and self._worker.failure is None:
-            with suppress(queue.Empty):
-                return self._waiting.get(timeout=_TICK_SECONDS)
-        return None
-
-    def _process(self, waiting: _Waiting) -> bool:
+    def _accepted(self, part: MicroBatch, decoded: DecodedBatch) -> bool:
         """Gives a part to the applier; False when nobody takes it any more."""
         there = self._topics.partitions(self._closed.is_set)
         if there is None:
             return False
-        self._follow_on(waiting.part)
-        decoded = self._with_added_partitions(there, waiting.decoded)
+        self._follow_on(part)
+        decoded = self._with_added_partitions(there, decoded)
         if self._order.takes_rows:
             decoded = decoded.divided()
         if not self._worker.offer(decoded, self._closed.is_set):
             return False
         self._worker.fold_ahead(decoded)
         self._topics.end.answered(READING)
+        before, self._accepted_at = self._accepted_at, time.monotonic()
+        self._part_size.note(part.messages or 0, self._accepted_at - before)
         return True
 
-    def _parts(self, stream: Stream, chunks: DataFrame) -> Iterator[_Waiting]:
+    def _parts(self, stream: Stream, chunks: DataFrame) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
         """Gives a micro-batch; one that is too large is read again in parts."""
         whole = stream.batch
         try:
@@ -216,11 +168,11 @@ class Intake:
             yield self._fitting(part, decoded, is_cut=whole.is_cut or remaining is not None)
             rest = remaining
 
-    def _fitting(self, part: MicroBatch, decoded: DecodedBatch, *, is_cut: bool) -> _Waiting:
+    def _fitting(self, part: MicroBatch, decoded: DecodedBatch, *, is_cut: bool) -> tuple[MicroBatch, DecodedBatch]:
         if part.messages and not decoded.parts:
             self._part_size.fitted(part.messages, decoded.events.nbytes)
             self._part_size.had_tables(len(distinct(decoded.events, ("schema", "table"))[0]))
-        return _Waiting(part, decoded.ending_at(part.ends, is_cut=is_cut))
+        return part, decoded.ending_at(part.ends, is_cut=is_cut)
 
     @property
     def _has_room(self) -> bool:

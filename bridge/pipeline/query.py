@@ -34,8 +34,6 @@ from bridge.spark.session import StartingSession, checkpoint_folder, driver_fold
 STOP_SECONDS: Final = 20.0
 """How long a stop waits for the present transaction, which is broken off before (`cli.pipeline_run`).  A stop may take
 30 s in all; the rest is for the JVM."""
-_INTAKE_SECONDS: Final = 5.0
-"""How long a stop waits for the intake, which may be reading from a broker that is silent."""
 _QUERY_SECONDS: Final = 5.0
 """How long a stop waits for Spark's query."""
 _POLL_SECONDS: Final = 0.2
@@ -122,7 +120,6 @@ class Reading:
             folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
             of_query.enter_context(_ending_tasks(spark))
             self.executors.home = Home(spark.sparkContext, transfer_folder(spark, folder))
-            intake.start()
             query = self._start_query(
                 of_query.enter_context(stream.frame(spark, folder, intake)), stream, intake, folder
             )
@@ -132,7 +129,7 @@ class Reading:
                 applier.finish()
             return has_ended
         finally:
-            intake.close(_INTAKE_SECONDS if self.stop.is_set() else None)
+            intake.close()
             if query is not None:
                 self._end_query(query)
 
@@ -210,17 +207,14 @@ class Reading:
     def _guard(self, applier: Applier) -> TopicGuard:
         return TopicGuard(self.source, self.end, self.topics, applier.order.by_partition)
 
-    def _watch(self, query: StreamingQuery | None, intake: Intake, worker: ApplierThread) -> None:
-        """Waits until `stop`, or until the stream has ended and the intake is done; raises what ended the applier."""
+    def _watch(self, query: StreamingQuery, intake: Intake, worker: ApplierThread) -> None:
+        """Waits until `stop`, or until the stream has ended; raises what ended the applier."""
         look_at = 0.0
-        while not self._has_to_stop():
+        while not self._has_to_stop() and not intake.wait_for_end(_POLL_SECONDS):
             worker.raise_failure()
-            has_ended = intake.wait_for_end(_POLL_SECONDS)
-            if query is not None and not has_ended and time.monotonic() >= look_at:
+            if time.monotonic() >= look_at:
                 query.awaitTermination(_AT_ONCE)  # type: ignore[arg-type]  # raises what ended it
                 look_at = time.monotonic() + _LOOK_SECONDS
-            if has_ended and intake.wait_until_done(_POLL_SECONDS):
-                break
         worker.raise_failure()
 
 

@@ -43,6 +43,7 @@ from bridge.sources.part_size import LEAST_AT_ONCE
 from bridge.spark.decoded_batch import DecodedBatch
 from bridge.spark.event_transfer import TooLargeError, limited
 from tests.support.producers import ordered_producer
+from tests.support.waiting import wait_for
 
 TS = 470611868434825218
 
@@ -57,8 +58,10 @@ class Taker:
         self.phases = PhaseClock()
 
     def offer(self, batch: Any, stop_waiting: Callable[[], bool]) -> bool:
+        if stop_waiting():
+            return False
         self.came.append(batch)
-        return not stop_waiting()
+        return True
 
     def fold_ahead(self, batch: Any) -> None:
         assert batch is self.came[-1]
@@ -138,12 +141,19 @@ def _take(intake: Intake, planned: Callable[[Any, int], Any], number: int) -> No
     intake.take(cast("Any", Stream(intake, lambda: planned(None, number))), cast("Any", None), number)
 
 
-def _hand_over(intake: Intake, planned: Callable[[Any, int], KafkaBatch], *numbers: int) -> None:
-    """As a query does that ends behind these micro-batches."""
-    intake.start()
-    for number in numbers:
-        _take(intake, planned, number)
-    assert any(intake.wait_until_done(0.2) for _ in range(150))
+def _hand_over(intake: Intake, taker: Taker, planned: Callable[[Any, int], Any], *numbers: int) -> None:
+    """As a query does that ends behind these micro-batches, or when one of them fails."""
+
+    def query() -> None:
+        for number in numbers:
+            _take(intake, planned, number)
+
+    thread = threading.Thread(target=query)
+    thread.start()
+    wait_for(lambda: not thread.is_alive() or taker.failure is not None, "the query goes on")
+    intake.close()
+    thread.join(10)
+    assert not thread.is_alive()
 
 
 def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: Callable[..., str]) -> None:
@@ -153,7 +163,7 @@ def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: 
     planned = Planned(kafka, name, 2)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
-    _hand_over(_intake(kafka, name, taker), planned, 0, 1)
+    _hand_over(_intake(kafka, name, taker), taker, planned, 0, 1)
     first, second = taker.came
     assert control_events(first.events).boundaries == {(name, 0): TS}
     assert first.read == {(name, 0): 1, (name, 1): 0}
@@ -181,7 +191,6 @@ def test_behind_what_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., 
     """Progress would go past what was not read, for good."""
     name, taker = topic(1), Taker()
     planned, intake = Planned(kafka, name, 3), _intake(kafka, name, taker)
-    intake.start()
     _take(intake, planned, 0)
     failing = threading.Thread(target=_take, args=(intake, lambda *_: Broken(error), 1))
     failing.start()
@@ -197,40 +206,43 @@ def test_a_gap_is_never_taken(kafka: Kafka, topic: Callable[..., str]) -> None:
     """Whatever made it."""
     name, taker = topic(1), Taker()
     planned = Planned(kafka, name, 3)
-    _hand_over(_intake(kafka, name, taker), planned, 0, 2)
+    _hand_over(_intake(kafka, name, taker), taker, planned, 0, 2)
     assert len(taker.came) == 1
     assert f"{name}/0" in str(taker.failure)
 
 
-class Slow(Taker):
-    """An applier that takes nothing before it is told to."""
+def _worker(take: Callable[[Any], object], interrupt: Callable[[], None]) -> ApplierThread:
+    """The thread of an applier that does this, and nothing else."""
+    applier = SimpleNamespace(
+        finish_pending=lambda _: None,
+        take=take,
+        fold_ahead=lambda _: None,
+        interrupt=interrupt,
+        tick=lambda: None,
+        phases=PhaseClock(),
+        has_taken=threading.Event(),
+    )
+    worker = ApplierThread(cast("Any", applier), ())
+    worker.start()
+    return worker
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.takes = threading.Event()
 
-    def offer(self, batch: Any, stop_waiting: Callable[[], bool]) -> bool:
-        while not self.takes.wait(0.01) and not stop_waiting():
-            pass
-        return super().offer(batch, stop_waiting)
-
-
-def test_spark_goes_on_while_a_micro_batch_is_taken(kafka: Kafka, topic: Callable[..., str]) -> None:
-    """It plans the next one meanwhile, and waits with a second, so that what waits is bounded."""
-    name, taker = topic(1), Slow()
+def test_spark_goes_on_while_a_micro_batch_is_applied(kafka: Kafka, topic: Callable[..., str]) -> None:
+    """The next one waits for the applier meanwhile, and Spark with a third, so that what waits is bounded."""
+    name, goes_on, applied = topic(1), threading.Event(), list[Any]()
+    worker = _worker(lambda batch: goes_on.wait(60) and applied.append(batch.read), goes_on.set)
     planned = Planned(kafka, name, 3)
-    intake = _intake(kafka, name, taker)
-    intake.start()
+    intake = _intake(kafka, name, cast("Any", worker))
     for number in (0, 1):
         _take(intake, planned, number)
     third = threading.Thread(target=_take, args=(intake, planned, 2))
     third.start()
     third.join(0.3)
     assert third.is_alive()
-    taker.takes.set()
+    goes_on.set()
     third.join(10)
-    assert intake.wait_until_done(30)
-    assert [batch.read for batch in taker.came] == [{(name, 0): number} for number in (1, 2, 3)]
+    assert worker.drain(lambda: False)
+    assert applied == [{(name, 0): number} for number in (1, 2, 3)]
 
 
 class Part:
@@ -268,7 +280,6 @@ def _ended(plan: Callable[[], Any]) -> tuple[Intake, Taker, threading.Thread]:
     """An intake whose stream has nothing to give, and Spark, which has asked for it."""
     taker = Taker()
     intake = _alone(taker)
-    intake.start()
     asking = threading.Thread(target=intake.planned, args=(plan,))
     asking.start()
     assert any(taker.failure is not None or intake.wait_for_end(0.1) for _ in range(100))
@@ -278,7 +289,6 @@ def _ended(plan: Callable[[], Any]) -> tuple[Intake, Taker, threading.Thread]:
 def test_spark_begins_nothing_after_the_end_of_the_stream() -> None:
     """It would ask again at once, and for ever; the pipeline ends the query when the rest is applied."""
     intake, taker, asking = _ended(lambda: None)
-    assert intake.wait_until_done(10)
     asking.join(0.3)
     assert asking.is_alive()
     intake.close()
@@ -353,9 +363,7 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     intake = _intake(kafka, name, taker)
     whole = [OffsetRange(name, partition, 0, len(sizes)) for partition in (0, 1)]
     properties = (("bootstrap.servers", kafka.bootstrap_servers),)
-    intake.start()
-    _take(intake, lambda *_: KafkaBatch(whole, properties), 0)
-    assert any(intake.wait_until_done(0.2) for _ in range(300))
+    _hand_over(intake, taker, lambda *_: KafkaBatch(whole, properties), 0)
     assert taker.failure is None
     parts = [batch.rows.amount for batch in taker.came]
     assert sum(part.rows for part in parts) == 2 * len(sizes)
@@ -369,34 +377,22 @@ def test_what_the_limit_cut_goes_on_behind_its_last_part(is_cut: bool) -> None:
     """However few messages that part holds: what no part says, the whole micro-batch does."""
     taker = Taker()
     intake = _alone(taker, _by_partitions)
-    intake.start()
     parts = [Part(1, lambda: None) for _ in range(3)]
 
     def too_large() -> None:
         raise TooLargeError(Amount(1, 1))
 
     whole = Part(4, too_large, parts, is_cut=is_cut)
-    _take(intake, lambda *_: cast("Any", whole), 0)
-    assert any(intake.wait_until_done(0.2) for _ in range(50))
+    _hand_over(intake, taker, lambda *_: whole, 0)
     assert [batch.is_cut for batch in taker.came] == [True, True, is_cut]
 
 
 def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> None:
     """An applier that waits for somebody's approval takes nothing, and is told to end only when reading has ended."""
     name, held = topic(1), threading.Event()
-    waiting = SimpleNamespace(
-        finish_pending=lambda _: None,
-        take=lambda _: held.wait(),
-        interrupt=held.set,
-        tick=lambda: None,
-        phases=PhaseClock(),
-        has_taken=threading.Event(),
-    )
-    worker = ApplierThread(cast("Any", waiting), ())
-    worker.start()
+    worker = _worker(lambda _: held.wait(), held.set)
     planned = Planned(kafka, name, 5)
     intake = _intake(kafka, name, cast("Any", worker))
-    intake.start()
 
     def query() -> None:
         for number in range(5):
