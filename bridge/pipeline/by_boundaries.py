@@ -278,12 +278,13 @@ class BoundaryOrder:
         if batch.by_time:
             self._leaving_because = "messages without a commit ts have come"
             return
+        if (cut_rows := self._on_bad_message.cut_rows) is not None:
+            batch = replace(batch, events=cut_rows.completed_among(batch.events, lambda _: self.applied_ts))
         batch = batch.divided()
         self._take_in(batch.read, batch.rows, control_events(batch.events))
 
     def _take_in(self, read: Mapping[PartitionId, int], rows: RowChanges, control: ControlEvents) -> None:
         """Takes what was read: row changes, and other events.  read: as of `DecodedBatch`."""
-        rows, found = self._completed(rows, control.bad)
         self._counts.note_left_out(control.left_out)
         self._count_dropped(rows)
         rows = rows.from_ts(self.applied_ts)
@@ -291,7 +292,7 @@ class BoundaryOrder:
             rows = rows.from_begins(ahead)
         for partition in read:
             self._frontier.admit(partition)
-        bad_messages = [bad for bad in found if not self._is_repeated(bad)]
+        bad_messages = [bad for bad in control.bad if not self._is_repeated(bad)]
         stopping = tuple(filter(self._on_bad_message.stops, bad_messages))
         quarantined = tuple(self._due(bad) for bad in bad_messages if not self._on_bad_message.stops(bad))
         for partition, ts in boundaries_before(control.boundaries, stopping).items():
@@ -305,14 +306,6 @@ class BoundaryOrder:
                 self._count_dropped_change(change)
         boundaries = {p: self._frontier.boundary(p) for p in self._frontier.partitions}
         self._backlog.add(read, rows, changes, quarantined, boundaries, is_stopped=bool(stopping))
-
-    def _completed(self, rows: RowChanges, bad: tuple[BadMessage, ...]) -> tuple[RowChanges, tuple[BadMessage, ...]]:
-        """Adds the whole rows of messages that hold only the key, and gives the other bad messages."""
-        if self._on_bad_message.cut_rows is None or not bad:
-            return rows, bad
-        whole, still_bad = self._on_bad_message.cut_rows.completed(bad, lambda _: self.applied_ts)
-        more = RowChanges.of([whole]).parts if whole.num_rows else ()
-        return RowChanges((*rows.parts, *more)) if more else rows, still_bad
 
     def _lowest_ts(self, change: SchemaChange) -> int:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
