@@ -29,10 +29,6 @@ from bridge.spark.decoded_batch import DecodedBatch
 
 POSITIONS_SECONDS: Final = 10.0
 """How often positions are recorded that moved without a change, by messages of tables that the filter excludes."""
-SETTLE_SECONDS: Final = 10.0
-"""How long rows are held when boundaries have begun to come again; TiCDC sends them about once a second."""
-SETTLE_AGAIN_SECONDS: Final = 100.0
-"""After a wait in vain, the bridge does not wait for boundaries again for so long."""
 
 _SNAPSHOT_FIX: Final = (
     "rows and tables that were deleted upstream while the connector was off are not in it, and stay, and rows of tables"
@@ -81,10 +77,9 @@ class PartitionOrder:
         self._is_cut = False
         self._taken_at = self._looked_at = self._clock()
         self._bad: Sequence[BadMessage] = ()
-        self._ahead_since: dict[tuple[TableName, frozenset[str]], float] = {}
+        self._ahead_since: dict[RowsAhead, float] = {}
+        self._settles = config.settles
         self._settled_ts: int | None = None
-        self._settling_since: float | None = None
-        self._no_settling_before = 0.0 if config.settles else math.inf
         self._ended = False
         self.applied_ts = progress.applied_ts
 
@@ -156,8 +151,7 @@ class PartitionOrder:
     def due(self) -> Iterator[Due]:
         """Yields the steps of the backlog, and the positions alone when they have not been recorded for long."""
         yield from self._steps()
-        if self._is_settling_in_vain():
-            yield from self._steps()
+        self._settled_ts = self._backlog.settle() if self._settles else None
         self._read_ts = self._backlog.last_time
         self._bad = self._backlog.bad()
         self._waiting = self._current_reason()
@@ -166,7 +160,8 @@ class PartitionOrder:
         self._backlog.spill()
 
     def _steps(self) -> Iterator[Due]:
-        self._backlog.forget_ahead(self._clock() - self._idle.row_seconds)
+        since = self._clock() - self._idle.row_seconds
+        self._backlog.ahead = [ahead for ahead in self._backlog.ahead if self._ahead_since[ahead] >= since]
         while (step := self._next_step()) is not None:
             self._ends_asked.clear()
             self._counts.repeated.update(step.repeated)
@@ -174,7 +169,7 @@ class PartitionOrder:
             yield Due(segment, RowChanges.here(step.rows), at_once=True)
             if step.changes and self.applied_ts == step.high:  # otherwise it was put back
                 self._ahead_since.clear()
-                self._backlog.forget_ahead(math.inf)
+                self._backlog.ahead.clear()
 
     def _next_step(self) -> Step | None:
         """Takes the next step; at the end of the input, rows that wait for a schema change are due when nothing else
@@ -182,7 +177,7 @@ class PartitionOrder:
         most = self._gate.portion(self._transaction)
         step = self._backlog.next_step(self._judge, most)
         if step is None and self._ended and self._backlog.ahead:
-            self._backlog.forget_ahead(math.inf)
+            self._backlog.ahead.clear()
             step = self._backlog.next_step(self._judge, most)
         return step
 
@@ -190,13 +185,11 @@ class PartitionOrder:
         """Takes back the rows that were due and are not in the target, since the target lacks a table or columns of
         them: the schema change that makes them may not have been read yet, or may wait.  Gives False when they have
         waited for it long enough."""
-        what = (TableName(*error.table), error.columns)
-        now, is_known = self._clock(), what in self._ahead_since
-        since = self._ahead_since.setdefault(what, now)
+        ahead = RowsAhead(TableName(*error.table).folded, error.columns)
+        now, is_known = self._clock(), ahead in self._ahead_since
+        since = self._ahead_since.setdefault(ahead, now)
         if is_known and (self._ended or now - since >= self._idle.row_seconds):
             return False
-        schema, table = error.table
-        ahead = RowsAhead(TableName(schema.lower(), table.lower()), error.columns, since)
         self._backlog.put_back(ahead)
         return True
 
@@ -230,21 +223,6 @@ class PartitionOrder:
         return self._bad
 
     # --- back to boundaries
-
-    def _is_settling_in_vain(self) -> bool:
-        """Tells whether the bridge has waited for boundaries in vain, so that the rows held for them are due now."""
-        now = self._clock()
-        self._settled_ts = self._backlog.settle() if now >= self._no_settling_before else None
-        if not self._backlog.is_settling:
-            self._settling_since = None
-            return False
-        self._settling_since = self._settling_since or now
-        if self._settled_ts is not None or not (self._ended or now - self._settling_since > SETTLE_SECONDS):
-            return False
-        self._backlog.unsettle()
-        self._no_settling_before = now + SETTLE_AGAIN_SECONDS
-        self._settling_since = None
-        return True
 
     def handover(self) -> tuple[Advance, str] | None:
         """Changes to the order of commit ts when the boundaries of all partitions have reached the same moment, and
@@ -327,7 +305,10 @@ class PartitionOrder:
         if (slow := self._backlog.slowest()) is not None and self._backlog.waiting.rows:
             return f"{slow[0]}/{slow[1]} is still being read; it may hold earlier changes than the other partitions"
         if self._backlog.is_settling:
-            return "boundaries have begun to come; rows are held until all partitions have reached the same moment"
+            return (
+                "boundaries have begun to come; rows are held until all partitions have reached the same moment: if no"
+                " more of them come, start the bridge again with --set debezium.without_boundaries=true"
+            )
         if self._until is not None and self._backlog.is_at_bound:
             return "nothing: --until is reached"
         return "nothing: everything that was read is in the target"

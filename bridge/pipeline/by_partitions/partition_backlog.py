@@ -113,6 +113,7 @@ class PartitionBacklog:
     """The queues of all partitions.
 
     positions: where each partition begins; when `floor` is None, the applied ts is used.
+    ahead: the rows that wait for a schema change which makes what the target lacks.
     noticed: what the log is to say of what was taken in last, and of which partitions (`PartitionQueue.noticed`).
     repeated_rows: finds the rows that are not applied again.
     config: what waits beyond its `most` is moved to the disk.
@@ -147,7 +148,7 @@ class PartitionBacklog:
         self._counted_as_passed: set[PartitionId] = set()
         self.noticed = defaultdict[str, list[PartitionId]](list)
         self._ended = False
-        self._ahead: list[RowsAhead] = []
+        self.ahead: list[RowsAhead] = []
 
     # --- taking micro-batches
 
@@ -286,8 +287,8 @@ class PartitionBacklog:
         return max((queue.shown for queue in self._queues.values()), default=0)
 
     def put_back(self, ahead: RowsAhead) -> None:
-        """Takes back the present step, which is not in the target, and holds rows back that wait for a schema change,
-        until one has run, or `forget_ahead`."""
+        """Takes back the present step, which is not in the target, and holds rows back that wait for a schema
+        change."""
         taken_out, self._taken, self._barrier = self._taken, None, None
         assert taken_out is not None  # what is put back was taken
         if taken_out.passed is not None:
@@ -297,16 +298,7 @@ class PartitionBacklog:
             self._queues[where].put_back(rows)
         for where, (applied, shown) in taken_out.before.items():
             self._queues[where].applied, self._queues[where].shown = applied, shown
-        self._ahead.append(ahead)
-
-    @property
-    def ahead(self) -> Sequence[RowsAhead]:
-        """The rows that wait for a schema change which the target lacks."""
-        return self._ahead
-
-    def forget_ahead(self, before: float) -> None:
-        """Holds no rows back any more that wait for a schema change since `before` (time of the clock)."""
-        self._ahead = [ahead for ahead in self._ahead if ahead.since >= before]
+        self.ahead.append(ahead)
 
     def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self._queues[slow] for slow in self._unread]
@@ -314,7 +306,7 @@ class PartitionBacklog:
         bounds: list[Bound] = [replace(Moment.at(one.seen, one.places.values()), began_anew=anew) for one in unread]
         if self._barrier is not None and self._barrier.where != where:
             bounds += self._barrier.bounds(anew)
-        return [*bounds, *self._ahead, Moment.at(self._hard_bound)]
+        return [*bounds, *self.ahead, Moment.at(self._hard_bound)]
 
     @property
     def _began_anew(self) -> tuple[tuple[int, int], ...]:
@@ -439,7 +431,7 @@ class PartitionBacklog:
     def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:
         """Tells whether a row comes next that waits for a schema change, and that comes behind the one that waits: that
         makes what the row needs, or the row is not earlier."""
-        if not (waiting := [ahead for ahead in self._ahead if queue.begins_behind([ahead])]):
+        if not (waiting := [ahead for ahead in self.ahead if queue.begins_behind([ahead])]):
             return False
         tables = self._repeated_rows.tables_of(barrier.change) or ()
         if any(ahead.is_made_by(barrier.change) for ahead in waiting if ahead.table in tables):
@@ -468,7 +460,7 @@ class PartitionBacklog:
 
     def end(self) -> None:
         """Notes that nothing more will be read: partitions without a bad message count as having passed everything."""
-        self._ended = True
+        self._ended, self._settling = True, None
         self._unread.clear()
 
     def bad(self) -> list[BadMessage]:
@@ -489,7 +481,7 @@ class PartitionBacklog:
         boundaries again, rows at or above the next ts are held until all boundaries have reached it.  Then returns that
         ts: exactly what is below it is in the target.  Returns None before."""
         boundaries = [queue.boundary for queue in self._queues.values()]
-        if not boundaries or not all(boundaries) or self._next_ts > self._bound:
+        if self._ended or not boundaries or not all(boundaries) or self._next_ts > self._bound:
             self._settling = None
             return None
         if self._settling is None:
@@ -502,12 +494,6 @@ class PartitionBacklog:
     def is_settling(self) -> bool:
         """Whether rows are held until all boundaries have reached a moment."""
         return self._settling is not None
-
-    def unsettle(self) -> None:
-        """Stops waiting for boundaries, and forgets those that were read."""
-        self._settling = None
-        for queue in self._queues.values():
-            queue.boundary = 0
 
     def settled_positions(self, ts: int) -> Starts:
         """Returns where a restart in the order of commit ts begins, when everything below ts is in the target."""

@@ -49,12 +49,10 @@ class RowsAhead:
     """Rows of a table that wait for a schema change, since the target lacks the table, or columns of theirs.
 
     table: in lower case.  columns: in lower case; empty where it lacks the table.
-    since: time of the clock at which the first of them was due.
     """
 
     table: TableName
     columns: frozenset[str]
-    since: float = 0.0
 
     def among(self, events: pa.Table) -> Bools:
         """Tells which events (EVENT_SCHEMA) are such rows."""

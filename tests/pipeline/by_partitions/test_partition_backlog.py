@@ -542,7 +542,8 @@ def test_boundaries_take_over_where_all_have_reached_the_same_moment() -> None:
         (TOPIC, 0): PartitionStart(2, ts, 4),
         (TOPIC, 1): PartitionStart(3, ms_tso(70), 3),
     }
-    held.unsettle()
+    held.end()
+    assert held.settle() is None
     assert shown(steps(held)) == [(0, 2)]
 
 
