@@ -92,7 +92,8 @@ class Places:
 
     def apart(self) -> Longs:
         """Numbers the upstreams of the events from 0: events that have a name of a coordinate in common are of one."""
-        have = np.array([numbers != _ABSENT for numbers in self.numbers.values()], np.int64).reshape(-1, self.count)
+        have = np.array([numbers != _ABSENT for numbers in self.numbers.values()], np.int64)
+        have = have.reshape(len(self.numbers), self.count)
         if have.all():
             return np.zeros(self.count, np.int64)
         kinds, of_events = np.unique(have, axis=1, return_inverse=True)
@@ -307,20 +308,12 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
     def compared(first: int, second: int) -> int:
         return _order(moments[first], moments[second])
 
-    groups: list[tuple[set[str], list[int]]] = []
-    for at, number in enumerate(order):
-        if moments[number].places and is_whole_second(moments[number].ts):
-            names, slots = set(coordinates_of(moments[number].places[0])), [at]
-            apart = []
-            for group in groups:
-                if names.isdisjoint(group[0]):
-                    apart.append(group)
-                else:
-                    names, slots = names | group[0], slots + group[1]
-            groups = [*apart, (names, slots)]
-    for _, slots in groups:
-        in_place = sorted((order[at] for at in sorted(slots)), key=cmp_to_key(compared))
-        for at, number in zip(sorted(slots), in_place, strict=True):
+    slots = [at for at, number in enumerate(order) if moments[number].places and is_whole_second(moments[number].ts)]
+    upstreams = Places.of(pa.array([moments[order[at]].places[0] for at in slots], pa.string())).apart()
+    for one in np.unique(upstreams):
+        own = [at for at, upstream in zip(slots, upstreams, strict=True) if upstream == one]
+        in_place = sorted((order[at] for at in own), key=cmp_to_key(compared))
+        for at, number in zip(own, in_place, strict=True):
             order[at] = number
     return order
 
