@@ -41,13 +41,6 @@ _AT_ONCE: Final = 0.001
 _LOOK_SECONDS: Final = 1.0
 """How often the bridge asks the JVM whether a query of Kafka has failed: five times a second, that was a fifth of what
 an idle bridge takes (measured).  The end of the messages comes from the intake."""
-_OF_QUERY: Final = {
-    # The plan of a micro-batch only passes chunks on: it is neither compiled nor described.
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.ui.explainMode": "simple",
-}
-"""Properties of the query, which make a micro-batch cheaper."""
 _UNWRITTEN: Final = {
     "asyncProgressTrackingEnabled": "true",
     "asyncProgressTrackingCheckpointIntervalMs": "86400000",
@@ -195,14 +188,13 @@ class Reading:
         )
 
     def _start_query(self, frame: DataFrame, stream: Stream, intake: Intake, folder: str) -> StreamingQuery:
-        with _query_properties(frame.sparkSession, _OF_QUERY):
-            return (
-                frame.writeStream.foreachBatch(partial(intake.take, stream))
-                .option("checkpointLocation", folder)
-                .options(**_UNWRITTEN)
-                .trigger(processingTime="0 seconds")
-                .start()
-            )
+        return (
+            frame.writeStream.foreachBatch(partial(intake.take, stream))
+            .option("checkpointLocation", folder)
+            .options(**_UNWRITTEN)
+            .trigger(processingTime="0 seconds")
+            .start()
+        )
 
     def _guard(self, applier: Applier) -> TopicGuard:
         return TopicGuard(self.source, self.end, self.topics, applier.order.by_partition)
@@ -221,18 +213,6 @@ class Reading:
 def _stop_query(query: StreamingQuery) -> None:
     with suppress(*SPARK_ENDED):
         query.stop()
-
-
-@contextmanager
-def _query_properties(spark: SparkSession, properties: Mapping[str, str]) -> Iterator[None]:
-    """Sets properties for queries that are started in the block: each query copies them from the session."""
-    for name, value in properties.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in properties:
-            spark.conf.unset(name)
 
 
 @contextmanager

@@ -57,6 +57,10 @@ _DEFAULTS: Final = {
     "spark.sql.streaming.checkpointFileManagerClass": (
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
     ),
+    # The plan of a micro-batch only passes chunks on: it is neither compiled nor described.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.ui.explainMode": "simple",
     "spark.sql.session.timeZone": "UTC",
     # True, which Spark sets, gives the tasks of queries workers of their own, beside those of other jobs.
     "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
