@@ -316,7 +316,7 @@ class BoundaryOrder:
         table was left out.  Call it before the boundaries of the micro-batch are observed."""
         was_read = bad.entry.position.offset < self._read_before.get(bad.partition, 0)
         if was_read and self._boundary_before(bad) < self.applied_ts:
-            self._counts.repeated[bad.partition] += 1
+            self._counts.repeated += 1
             return True
         return False
 
@@ -328,8 +328,8 @@ class BoundaryOrder:
 
     def _count_dropped(self, rows: RowChanges) -> None:
         dropped = rows.count_below(self.applied_ts, self._begin_of, self._read_before)
-        self._counts.repeated.update(dropped.repeated)
-        self._counts.late.update(dropped.late)
+        self._counts.repeated += dropped.repeated
+        self._counts.late += dropped.late.total()
         if dropped.late:
             log.warning(
                 "late_changes_dropped",
@@ -342,11 +342,11 @@ class BoundaryOrder:
 
     def _count_dropped_change(self, change: SchemaChange) -> None:
         topic, partition, offset = change.position.rsplit("/", 2)
-        where = (topic, int(partition))
-        if int(offset) < self._read_before.get(where, 0) or change.commit_ts < self._begin_of(topic):
-            self._counts.repeated[where] += 1
+        was_read = int(offset) < self._read_before.get((topic, int(partition)), 0)
+        if was_read or change.commit_ts < self._begin_of(topic):
+            self._counts.repeated += 1
             return
-        self._counts.late[where] += 1
+        self._counts.late += 1
         log.warning(
             "late_schema_change_dropped",
             statement=change.text,

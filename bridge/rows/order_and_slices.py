@@ -45,11 +45,11 @@ each."""
 
 
 class Dropped(NamedTuple):
-    """Row changes below the applied ts, by partition.  late: at offsets that were never read before; repeated: at
-    offsets that were read before."""
+    """How many row changes are below the applied ts.  late: at offsets that were never read before, by partition;
+    repeated: at offsets that were read before."""
 
     late: Counter[PartitionId]
-    repeated: Counter[PartitionId]
+    repeated: int
 
 
 class TableRows(NamedTuple):
@@ -253,11 +253,9 @@ class RowChanges:
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts row changes below ts.  Those that lie at or above their topic's beginning and were not read before are
         late."""
-        dropped = Dropped(Counter(), Counter())
-        for one in self.between(0, ts)._ask(partial(_dropped, begin_of=begin_of, read_before=dict(read_before))):
-            dropped.late.update(one.late)
-            dropped.repeated.update(one.repeated)
-        return dropped
+        of_chunk = partial(_dropped, begin_of=begin_of, read_before=dict(read_before))
+        found = list(self.between(0, ts)._ask(of_chunk))
+        return Dropped(sum((one.late for one in found), Counter()), sum(one.repeated for one in found))
 
     # --- windows
 
@@ -441,13 +439,12 @@ def _lists_of(rows: pa.Table) -> list[tuple[TableName, str, str]]:
 
 
 def _dropped(rows: pa.Table, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
-    dropped = Dropped(Counter(), Counter())
+    late = Counter[PartitionId]()
     names = ("topic", "partition", "offset", "commit_ts")
     for topic, partition, offset, commit_ts in zip(*(rows[name].to_pylist() for name in names), strict=True):
         where = (topic, partition)
-        is_late = offset >= read_before.get(where, 0) and commit_ts >= begin_of(topic)
-        (dropped.late if is_late else dropped.repeated)[where] += 1
-    return dropped
+        late[where] += offset >= read_before.get(where, 0) and commit_ts >= begin_of(topic)
+    return Dropped(+late, rows.num_rows - late.total())
 
 
 def merged(tables: Iterable[pa.Table]) -> pa.Table:

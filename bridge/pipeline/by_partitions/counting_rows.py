@@ -40,12 +40,12 @@ log = structlog.get_logger()
 class Counted(NamedTuple):
     """Rows that count, in order, and their event times (TSO).
 
-    repeated: how many others there are, by partition.  applied: the last row of each partition, behind all of these.
+    repeated: how many others there are.  applied: the last row of each partition, behind all of these.
     """
 
     table: pa.Table
     times: Longs
-    repeated: Mapping[PartitionId, int]
+    repeated: int
     applied: Mapping[PartitionId, AppliedRow]
 
 
@@ -123,10 +123,8 @@ class CountingRows:
         for found in (overtaken, self._repeated_rows.among(merged.table, merged.message_ts, seen, told)):
             is_gone |= False if found is None else found
         if not is_gone.any():
-            return Counted(table, merged.message_ts, {}, applied)
-        counts = np.bincount(merged.partitions[is_gone], minlength=len(rows)).tolist()
-        repeated = {where: count for (where, _), count in zip(rows, counts, strict=True) if count}
-        return Counted(table.filter(pa.array(~is_gone)), merged.message_ts[~is_gone], repeated, applied)
+            return Counted(table, merged.message_ts, 0, applied)
+        return Counted(table.filter(pa.array(~is_gone)), merged.message_ts[~is_gone], int(is_gone.sum()), applied)
 
     def _are_behind(self, where: PartitionId, rows: Rows) -> bool:
         """Tells whether the last row of a table in a partition is earlier than another one of it, behind these rows."""

@@ -100,7 +100,7 @@ class PartitionOrder:
             else:
                 log.warning("next_server", partitions=partitions, fix=_SERVER_FIX)
         self._look_for_unread(is_cut=batch.is_cut)
-        self._counts.repeated.update(repeated)
+        self._counts.repeated += repeated
 
     def _look_for_unread(self, *, is_cut: bool) -> None:
         """Holds rows back for what was not read: of all partitions when the micro-batch was cut, or when columns tell
@@ -164,7 +164,7 @@ class PartitionOrder:
         self._backlog.ahead = [ahead for ahead in self._backlog.ahead if self._ahead_since[ahead] >= since]
         while (step := self._next_step()) is not None:
             self._ends_asked.clear()
-            self._counts.repeated.update(step.repeated)
+            self._counts.repeated += step.repeated
             segment = Segment(self.applied_ts, step.high, step.changes)
             yield Due(segment, RowChanges.here(step.rows), at_once=True)
             if step.changes and self.applied_ts == step.high:  # otherwise it was put back

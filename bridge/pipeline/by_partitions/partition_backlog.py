@@ -6,11 +6,10 @@ decision 13).  While a schema change waits, no partition is applied beyond its f
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
-from types import MappingProxyType
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -68,13 +67,13 @@ _MOST_BESIDE: Final = 20
 
 class Step(NamedTuple):
     """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
-    commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows of each
-    partition were left out, since they are sent again, or were overtaken by rows of other partitions."""
+    commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows were left
+    out, since they are sent again, or were overtaken by rows of other partitions."""
 
     rows: pa.Table
     high: int
     changes: tuple[SchemaChange, ...]
-    repeated: Mapping[PartitionId, int] = MappingProxyType({})
+    repeated: int = 0
 
 
 @dataclass(frozen=True)
@@ -152,11 +151,11 @@ class PartitionBacklog:
 
     # --- taking micro-batches
 
-    def take_in(self, events: pa.Table, read: Mapping[PartitionId, int], now: float) -> Counter[PartitionId]:
+    def take_in(self, events: pa.Table, read: Mapping[PartitionId, int], now: float) -> int:
         """Takes the events of a micro-batch (EVENT_SCHEMA, any order); returns how many changes are in the target
-        already, by partition.  read: per partition, the offset after the last message read.  now: time of the clock."""
-        dropped: Counter[PartitionId] = Counter()
+        already.  read: per partition, the offset after the last message read.  now: time of the clock."""
         self.noticed.clear()
+        dropped = 0
         for where in read:
             self._queues.setdefault(where, PartitionQueue(0, now))
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
@@ -168,7 +167,7 @@ class PartitionBacklog:
             places = queue.note(mine)
             for notice in queue.noticed:
                 self.noticed[notice].append(where)
-            dropped.update({where: mine.num_rows - fresh.num_rows} if fresh.num_rows < mine.num_rows else {})
+            dropped += mine.num_rows - fresh.num_rows
             if queue.append(kept, now, places):
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
@@ -264,7 +263,7 @@ class PartitionBacklog:
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in going]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
         before = {where: (queue.applied, queue.shown) for where, queue in self._queues.items()}
-        counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), {}, {})
+        counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), 0, {})
         taken_out = dict[PartitionId, pa.Table]()
         if rows:
             merged = merge(rows, self._next_ts, most, self._began_anew)

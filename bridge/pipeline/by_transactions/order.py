@@ -108,7 +108,7 @@ class TransactionOrder(BoundaryOrder):
             has_row = (kinds <= int(Kind.DELETE)) | (kinds == int(Kind.TRANSACTION))
             self._with_rows.update(ends_of(masked(batch.events, has_row)))
         repeated, passed = self._queue.take(masked(batch.events, is_told), self._batch, self._clock())
-        self._counts.repeated.update(repeated)
+        self._counts.repeated += repeated
         late = tuple(change for one in passed if (change := self._judged(one)) is not None)
         self._settle()
         self._hand_on(masked(batch.events, ~is_told), late)
@@ -185,7 +185,7 @@ class TransactionOrder(BoundaryOrder):
 
     def _note_given_up(self) -> None:
         for lacks, rows in self._queue.given_up:
-            self._counts.late[self._topic] += rows
+            self._counts.late += rows
             log.warning(
                 "transaction_incomplete",
                 why=lacks,

@@ -131,11 +131,9 @@ class TransactionQueue:
 
     # --- taking events
 
-    def take(
-        self, events: pa.Table, batch: int, now: float
-    ) -> tuple[Mapping[PartitionId, int], tuple[SchemaChange, ...]]:
-        """Takes the rows, schema changes and marks of a micro-batch (EVENT_SCHEMA); gives by partition the number of
-        copies that were dropped, and schema changes whose place is passed.
+    def take(self, events: pa.Table, batch: int, now: float) -> tuple[int, tuple[SchemaChange, ...]]:
+        """Takes the rows, schema changes and marks of a micro-batch (EVENT_SCHEMA); gives the number of copies that
+        were dropped, and schema changes whose place is passed.
 
         batch: its number.  now: the clock's seconds.
         Raises SourceError for places of two servers where no server can be asked, and for marks in another topic.
@@ -211,9 +209,9 @@ class TransactionQueue:
                 self._statements.append(Statement(change, int(number), id_, where, offset, server))
         return tuple(passed)
 
-    def _take_rows(self, events: pa.Table) -> Mapping[PartitionId, int]:
+    def _take_rows(self, events: pa.Table) -> int:
         if not events.num_rows:
-            return {}
+            return 0
         if events["place"].null_count:
             raise _unplaced("a row")
         rows = ToldRows.of(events)
@@ -231,12 +229,11 @@ class TransactionQueue:
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
         is_copy = self._are_copies(rows, where, codes, offsets)
-        copies = np.bincount(codes[is_copy], minlength=len(where))
         parts = self._rows.parts + rows.only(~is_copy).parts
         self._rows = ToldRows(tuple(part for part in parts if part.table.num_rows) or self._rows.parts[:1])
         if self._rows.in_memory.exceeds(self.most):
             self._rows = self._rows.to_disk()
-        return {where[code]: int(copies[code]) for code in np.flatnonzero(copies).tolist()}
+        return int(is_copy.sum())
 
     def _doubt(self, id_: str, why: str, position: str, *, is_change: bool = False) -> None:
         """Notes what is not of the binlog that was read before.  Raises SourceError where no server tells whether it

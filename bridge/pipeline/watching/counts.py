@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from bridge.events import Kind
-from bridge.model import Entry, PartitionId, TableName
+from bridge.model import Entry, TableName
 from bridge.pipeline.control_events import LeftOutRows
 from bridge.pipeline.watching.status import RowCounts
 from bridge.protocols import OLD_VALUES_FIX
@@ -43,8 +43,8 @@ class Counts:
     quarantined: int = 0
     applying_since: float | None = None
     """When the first transaction with row changes began, by the applier's clock."""
-    late: Counter[PartitionId] = field(default_factory=Counter)
-    repeated: Counter[PartitionId] = field(default_factory=Counter)
+    late: int = 0
+    repeated: int = 0
     left_out: Counter[TableName] = field(default_factory=Counter)
     """Row changes that are never written, by table (`ReservedSchemas`)."""
     may_hide: set[TableName] = field(default_factory=set)

@@ -35,7 +35,7 @@ class Fed:
         """Takes a micro-batch, and tells what is due: rows by position and row, schema changes by text, in order."""
         repeated, passed = self.queue.take(events(said), self.batch, now)
         self.passed += [one.text for one in passed]
-        self.repeated += sum(repeated.values())
+        self.repeated += repeated
         below = math.inf if settled else -1
         settled_at = self.batch if settled else self.batch - 1
         due = self.queue.due(settled_at, now, is_idle=idle, below=below, told_below=below)
