@@ -278,10 +278,11 @@ class RowChanges:
         for piece, following in self.cut(most):
             yield following, piece if piece.is_large else RowChanges.here(piece.table)
 
-    def cut(self, most: Amount) -> Iterator[tuple[RowChanges, int | None]]:
-        """Divides the rows as `pieces` does, and leaves them where they are."""
+    def cut(self, most: Amount, least: int = 0) -> Iterator[tuple[RowChanges, int | None]]:
+        """Divides the rows as `pieces` does, and leaves them where they are.  least: smaller transactions may stay with
+        their neighbours; 0 for what the driver has room for."""
         by_bytes, average = self.amount.bytes > most.bytes, self.amount.bytes // max(1, self.amount.rows)
-        least = 1 + self.amount.rows // _MOST_RUNS
+        least = least or 1 + self.amount.rows // _MOST_RUNS
         found = self._ask(partial(_runs, least=least, row_size=None if by_bytes else average))
         runs = np.concatenate([_NO_RUNS, *found], axis=1)
         first, rows, sizes = runs[:, np.argsort(runs[0], kind="stable")]

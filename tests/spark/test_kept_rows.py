@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import pickle
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -20,8 +21,9 @@ from bridge.rows import order_and_slices
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import Part, RowChanges, TableChunk, Wanted, in_order
 from bridge.rows.sql import render
-from bridge.rows.sql.statement import Rendering, Statement
+from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.spark.event_transfer import export_events
+from bridge.spark.kept_rows import shards
 from bridge.spark.kept_rows.places import FileChunk, Given, Span
 from bridge.spark.kept_rows.shards import Shards
 from tests.support.upstreams import events_table, row_change
@@ -132,11 +134,11 @@ def test_a_file_is_there_as_long_as_its_rows_are_needed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def statements(rendering: Rendering, changes: pa.Table, shards: int, wanted: Wanted = ALL) -> list[Statement]:
+def statements(rendering: Rendering, changes: pa.Table, count: int, wanted: Wanted = ALL) -> list[Statement]:
     """As of what tasks have divided."""
-    made = Shards({NAME: TABLE}, rendering, shards, None)
+    made = Shards({NAME: TABLE}, rendering, count, None)
     divided = list(made.divide([Given(export_events(in_order(changes), None), wanted).rows()]))
-    of_shards = (made.statements(one for one in divided if one[0] == shard) for shard in range(shards))
+    of_shards = (made.statements(one for one in divided if one[0] == shard) for shard in range(count))
     return [statement for some in of_shards for statement in some]
 
 
@@ -156,6 +158,25 @@ def test_a_chunk_around_a_window_gives_nothing() -> None:
     """It has row changes before and after, and none in between."""
     changes = events_table([(0, ts, row_change(ts, "t", ["id"], ["id"], after=[ts])) for ts in (10, 20)])
     assert statements(Rendering("_bridge"), changes, 2, Wanted(12, 18)) == []
+
+
+@pytest.mark.parametrize("most_runs", [1 << 18, 1])
+def test_slices_of_a_large_transaction_leave_its_neighbours_alone(
+    monkeypatch: pytest.MonkeyPatch, most_runs: int
+) -> None:
+    """Of one that is too large, what goes comes before what is written, in whatever slices: a key that goes and comes
+    within it is there in the end.  Others stay in order, however coarsely the rows are divided into runs."""
+    monkeypatch.setattr(shards, "_SHARD", Amount(1, 1 << 30))
+    monkeypatch.setattr(order_and_slices, "_MOST_RUNS", most_runs)
+    comes = [row_change(ts, "t", ["id"], ["id"], after=[key]) for ts, key in ((10, 1), (11, 2), (11, 3), (12, 4))]
+    goes = [row_change(ts, "t", ["id"], ["id"], before=[key]) for ts, key in ((11, 1), (11, 3), (13, 4))]
+    changes = events_table([(0, n, event) for n, event in enumerate([*comes, *goes])])
+    rows = RowChanges(tuple(Part(Elsewhere(in_order(changes, np.arange(n, changes.num_rows, 2)))) for n in (0, 1)))
+    there = set[int]()
+    for one in shards._in_order(rows, {NAME: TABLE}, Rendering("_bridge"), is_whole=True):
+        keys = {int(key) for key in re.findall(r"\d+", one.sql.decode())}
+        there = there | keys if one.stage is Stage.WRITE else there - keys
+    assert there == {2, 3}
 
 
 def test_a_refused_row_comes_back_with_all_its_words() -> None:

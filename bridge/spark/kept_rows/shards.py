@@ -318,12 +318,14 @@ def _in_order(
     that, all slices are rendered for one stage after the other, if messages hold whole rows: otherwise changes of one
     key must come together."""
     most = Amount(_SHARD.rows + _SHARD.rows // 2, _SHARD.bytes + _SHARD.bytes // 2)
-    for piece, _ in rows.cut(_SHARD):
-        if not is_whole or not piece.amount.exceeds(most):
-            yield from RowChanges.here(piece.table).statements(catalog, rendering)
-            continue
-        for stage in Stage:
-            tables = (table for part in piece.parts for table in part.chunk.tables(part.wanted, at_once=False))
-            for table in tables:
-                statements = RowChanges.here(table).statements(catalog, rendering)
-                yield from (statement for statement in statements if statement.stage is stage)
+    for some, _ in rows.cut(_SHARD):
+        # in which small transactions may stand beside the large one
+        pieces = some.cut(_SHARD, least=1) if some.amount.exceeds(most) else [(some, None)]
+        for piece, _ in pieces:
+            if not is_whole or not piece.amount.exceeds(most):
+                yield from RowChanges.here(piece.table).statements(catalog, rendering)
+                continue
+            for stage in Stage:
+                for table in (one for part in piece.parts for one in part.chunk.tables(part.wanted, at_once=False)):
+                    statements = RowChanges.here(table).statements(catalog, rendering)
+                    yield from (statement for statement in statements if statement.stage is stage)
