@@ -101,18 +101,6 @@ class Frontier:
         """The ts below which everything is complete in every partition, 0 while one has no boundary."""
         return min((state.boundary for state in list(self._partitions.values())), default=0)
 
-    def resolved_with(self, boundaries: Mapping[PartitionId, int]) -> int:
-        """The ts below which everything will be complete once these boundaries have arrived, too, as far as the
-        partitions are known."""
-        states = list(self._partitions.items())
-        return min(
-            (
-                state.boundary if state.frozen_by else max(state.boundary, boundaries.get(where, 0))
-                for where, state in states
-            ),
-            default=0,
-        )
-
     @property
     def silence(self) -> float:
         """Seconds since the last boundary of any partition, or since the start."""
@@ -395,7 +383,8 @@ class BoundaryOrder:
         control, low = control_events(batch.events), self.resolved_ts
         if batch.by_time or control.changes or control.bad or self._until is not None:
             return None
-        high = self._frontier.resolved_with(control.boundaries)
+        boundaries = {where: self._frontier.boundary(where) for where in self._frontier.partitions}
+        high = min((max(ts, control.boundaries.get(where, 0)) for where, ts in boundaries.items()), default=0)
         rows = RowChanges.joined([*(one.rows for one in self._backlog.batches), batch.rows], low, high)
         return rows if high > low and not self._backlog.changes(low, high) and rows.is_here else None
 

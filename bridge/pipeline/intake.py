@@ -25,9 +25,6 @@ from bridge.spark.decoded_batch import DecodedBatch
 from bridge.spark.event_transfer import TooLargeError
 from bridge.spark.worker_decoder import event_decoder
 
-_ON_EXECUTORS: Final = 2
-"""Parts that stay on the executors may be so many times larger: each piece of a window scans whole parts, so they
-should be few."""
 LARGE: Final = 50_000
 """A micro-batch with fewer messages comes to the driver, which writes most of its steps: a Spark job costs more than it
 saves."""
@@ -101,7 +98,7 @@ class Intake:
             stays = self._part_size.wanted(self._limit, processes=writers, least=least)
             if stays >= LARGE:
                 return stays
-        return self._part_size.wanted(processes=1 if self._has_room else _ON_EXECUTORS)
+        return self._part_size.wanted()
 
     def stays(self, messages: int | None) -> bool:
         is_written_there = (messages or 0) >= LARGE and self._writers_apart > 0

@@ -307,10 +307,9 @@ class _Working(NamedTuple):
     def report_on(self, applier: Applier, messages_total: int) -> None:
         """Tells everybody who reports where the pipeline is whom to ask from now on."""
         self.heartbeat.report_on(StatusReporter(applier, self.writer, self.ends, messages_total).status)
-        sampler = StatusReporter(applier, self.writer, self.ends, messages_total)
-        self.group_offsets.report_on(sampler)
+        self.group_offsets.report_on(applier)
         if self.watcher is not None:
-            self.watcher.report_on(sampler)
+            self.watcher.report_on(StatusReporter(applier, self.writer, self.ends, messages_total))
 
 
 class _Owned(NamedTuple):

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Final, NoReturn
 
 import structlog
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import StreamSection
@@ -111,7 +111,7 @@ class Reading:
             pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
             stream = self.source.stream(applier.order.positions, self._guard(applier), pacing)
             folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
-            of_query.enter_context(_ending_tasks(spark))
+            of_query.callback(end_tasks, spark)
             self.executors.home = Home(spark.sparkContext, transfer_folder(spark, folder))
             query = self._start_query(
                 of_query.enter_context(stream.frame(spark, folder, intake)), stream, intake, folder
@@ -213,11 +213,3 @@ class Reading:
 def _stop_query(query: StreamingQuery) -> None:
     with suppress(*SPARK_ENDED):
         query.stop()
-
-
-@contextmanager
-def _ending_tasks(spark: SparkSession) -> Iterator[None]:
-    try:
-        yield
-    finally:
-        end_tasks(spark)

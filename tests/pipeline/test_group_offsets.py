@@ -12,13 +12,13 @@ from structlog.testing import capture_logs
 
 from bridge.errors import SourceError
 from bridge.model import PartitionId
+from bridge.pipeline.applier import Applier
 from bridge.pipeline.watching.heartbeat import GroupOffsets
-from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
 
 SLOW_SECONDS = 1.5
 """A broker that has yet to make the topic of its consumer groups takes longer than a second."""
-REPORTER = cast("StatusReporter", SimpleNamespace(committed={("changes", 0): SimpleNamespace(offset=7)}))
+APPLIER = cast("Applier", SimpleNamespace(committed={("changes", 0): SimpleNamespace(offset=7)}))
 
 
 class SlowBroker:
@@ -40,6 +40,6 @@ def test_a_short_run_waits_for_its_last_commit(is_refusing: bool) -> None:
     """Either Kafka has the offsets when the bridge ends, or the log says why not."""
     broker = SlowBroker(is_refusing=is_refusing)
     with capture_logs() as lines, GroupOffsets(cast("Source", broker), "shown") as group_offsets:
-        group_offsets.report_on(REPORTER)
+        group_offsets.report_on(APPLIER)
     assert broker.offsets == ({} if is_refusing else {("changes", 0): 7})
     assert [line["event"] for line in lines] == (["group_offsets_failed"] if is_refusing else [])

@@ -18,9 +18,9 @@ from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
+from bridge.pipeline.applier import Applier
 from bridge.pipeline.steering.load_watch import KeptSession, Lookout
 from bridge.pipeline.watching.status import Status
-from bridge.pipeline.watching.status_reporter import StatusReporter
 from bridge.sources.source import Source
 
 HEARTBEAT_SECONDS: Final = 5.0
@@ -156,19 +156,19 @@ class GroupOffsets(Lookout):
 
     def __init__(self, source: Source, group: str) -> None:
         self._source, self._group = source, group
-        self._reporter: StatusReporter | None = None
+        self._applier: Applier | None = None
         self._committed: Mapping[PartitionId, int] = {}
         self._is_warned = False
         super().__init__("group-offsets", self._commit, self._commit, COMMIT_SECONDS)
 
-    def report_on(self, reporter: StatusReporter) -> None:
+    def report_on(self, applier: Applier) -> None:
         """Sets whose progress is committed, from now on."""
-        self._reporter = reporter
+        self._applier = applier
 
     def _commit(self) -> None:
-        if self._reporter is None or not self._group:
+        if self._applier is None or not self._group:
             return
-        offsets = {where: start.offset for where, start in self._reporter.committed.items()}
+        offsets = {where: start.offset for where, start in self._applier.committed.items()}
         if offsets == self._committed:
             return
         try:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from bridge.ends.end import Ends
-from bridge.model import Positions
 from bridge.mysql.apply.writer import Writer
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.watching.status import Status
@@ -71,11 +70,6 @@ class StatusReporter:
             retries_for={(end.name, what): n for end in self._ends for what, n in dict(end.retries_for).items()},
             held=applier.held,
         )
-
-    @property
-    def committed(self) -> Positions:
-        """Where a restart would begin in each partition."""
-        return self._applier.committed
 
     def _lags(self, applied: int, resolved: int) -> tuple[float | None, float | None]:
         """Gives the lag of the source and that of applying, in seconds.

@@ -47,8 +47,6 @@ _ERROR: Final = b"E"
 """The first byte of a pickled error in the place of events."""
 Shard = tuple[int, bytes]
 """The number of a shard, and some of its events, or an error."""
-Spread = Callable[[Callable[[Iterator[pa.Table]], Iterable[Shard]]], RDD[Shard]]
-"""Has tasks call the function with chunks of row changes, in order each, some for each task."""
 
 
 class KeyedRows(NamedTuple):
@@ -160,12 +158,6 @@ class Shards:
             for statement in render(net, self.rendering):
                 if (Stage.WRITE if at_once else statement.stage) in stages:
                     yield statement
-
-    def written(self, spread: Spread, write: WritePart, connections: int) -> None:
-        """Has tasks, as many as connections, divide and write the row changes: one transaction for each shard.  Raises
-        NotWrittenError when some are not written."""
-        shards = spread(self.divide).partitionBy(min(connections, self.count), int)
-        check_written(shards.mapPartitions(partial(self.write, write)).collect())
 
     def write(self, write: WritePart, shards: Iterable[Shard]) -> Iterator[NotWritten]:
         """Writes shards, each in one transaction; gives why one is not written, and ends then."""
@@ -294,14 +286,16 @@ class Executors:
     # --- what executors write
 
     def write_apart(self, source: RowStatements, rendering: Rendering, write: WritePart, connections: int) -> None:
-        """Has executors fold, render and write the rows of a source over so many connections.
+        """Has tasks, as many as connections, divide, fold, render and write the rows of a source: one transaction for
+        each shard.
 
         Raises NotWrittenError when some are not written.
         """
         with self._given(source.rows) as (kept, folder):
             shards = Shards.apart(source, rendering, self._transaction, connections, folder)
             try:
-                shards.written(partial(self._spread, kept), write, connections)
+                divided = self._spread(kept, shards.divide).partitionBy(min(connections, shards.count), int)
+                check_written(divided.mapPartitions(partial(shards.write, write)).collect())
             except SPARK_FAILED as error:
                 if is_executor_lost(error):
                     raise
