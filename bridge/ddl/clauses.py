@@ -69,6 +69,17 @@ class StatementParts:
         """All items."""
         return (item for items in self.lists for item in items)
 
+    @property
+    def columns(self) -> Iterator[Item]:
+        """The items that make or change a column."""
+        return (item for item in self.items if item.change in ADDS_COLUMN)
+
+    def in_columns(self, *words: str) -> Iterator[tuple[Item, int]]:
+        """Gives the columns with one of these words behind their name, outside of parentheses, and its place in the
+        definition."""
+        for item in self.columns:
+            yield from ((item, i) for i, token in outer(item.definition) if i > 0 and token.word in words)
+
 
 def statement_parts(text: str, classified: Classified, *, tidb: bool) -> StatementParts:
     """Divides a classified statement into parts.  tidb: whether `/*T! ... */` is read, as TiDB does."""
@@ -103,6 +114,16 @@ def with_depth(found: Sequence[Token]) -> Iterator[tuple[int, Token, int]]:
         depth -= token.text == ")"
         yield i, token, depth
         depth += token.text == "("
+
+
+def outer(found: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+    """Gives index and token of what stands outside of parentheses."""
+    return ((i, token) for i, token, depth in with_depth(found) if depth == 0)
+
+
+def outer_words(found: Sequence[Token]) -> list[str]:
+    """Gives the words outside of parentheses."""
+    return [token.word for _, token in outer(found)]
 
 
 def at(found: Sequence[Token], index: int) -> Token:

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.by_table.routing import routed_statement
 from bridge.ddl.classes import ChangeClass, StatementKind
-from bridge.ddl.clauses import StatementParts, statement_parts, with_depth
+from bridge.ddl.clauses import StatementParts, outer, statement_parts
 from bridge.ddl.lexer import Token, opened
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rule import Edit, Omission, OmittedObject, RewriteRule, Site
@@ -47,7 +47,7 @@ RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
     (constraints.unmade_indexes, None),
     (table_options.never_run, None),
     (table_options.if_exists, None),
-    (table_options.of_tables, None),
+    (table_options.options, None),
     (constraints.inline_references, None),
     (constraints.checks, None),
     (time_zones.by_mode, None),
@@ -62,9 +62,6 @@ RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
     (tables.view_rights, None),
     (tables.hints, None),
     (tables.engines, Feature.TIDB_SYNTAX),
-    (tables.encryption, None),
-    (tables.tablespaces, None),
-    (tables.filled_by_rows, None),
     (column_definitions.sequence_defaults, None),
     (column_definitions.renamed_columns, Feature.RENAME_COLUMN),
     (column_definitions.expression_defaults, None),
@@ -220,7 +217,7 @@ def _separated(parts: StatementParts) -> Iterator[Sequence[Token]]:
 
 def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
     """Removes commas that separate nothing any more."""
-    commas = [token for _, token, depth in with_depth(found) if depth == 0 and token.text == ","]
+    commas = [token for _, token in outer(found) if token.text == ","]
     if not commas:
         return
     is_kept = [not _is_gone(part, edits) for part in split_at_commas(found)]

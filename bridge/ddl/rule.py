@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, span_of
 from bridge.ddl.collation_tables import CollationRules, is_tidb
 from bridge.ddl.lexer import Token
 from bridge.ddl.server_features import Capabilities
@@ -154,14 +154,6 @@ def partition_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
 def value_at(scope: Sequence[Token], i: int) -> int:
     """Gives the place of the value of the option NAME [=] value whose name is at `i`."""
     return i + 1 + (at(scope, i + 1).text == "=")
-
-
-def without_options(statement: StatementParts, names: set[str], why: str) -> Iterator[Edit | Omission]:
-    """Removes options of the form [DEFAULT] NAME [=] value."""
-    for scope in option_scopes(statement):
-        for i, token, depth in with_depth(scope):
-            if token.word in names and depth == 0:
-                yield from take_out(statement, scope, beginning(scope, i), value_at(scope, i) + 1, why)
 
 
 def beginning(scope: Sequence[Token], i: int) -> int:

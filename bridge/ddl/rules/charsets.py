@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, with_depth
+from bridge.ddl.clauses import StatementParts, at, closing, outer, outer_words
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, option_scopes, remove, value_at
 from bridge.ddl.server_features import Feature
@@ -56,10 +56,8 @@ def short_forms(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
     is_same = site.target.collations.compares_bytes == site.collations.source.compares_bytes
     if not site.is_from_tidb or (site.target.has(Feature.TIDB_SYNTAX) and is_same):
         return
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change not in ADDS_COLUMN or depth != 0 or i == 0:
-                continue
+    for item in statement.columns:
+        for i, token in list(outer(item.definition))[1:]:
             yield from _short_form(item.definition, i, token, site)
 
 
@@ -85,7 +83,7 @@ def _short_form(column: Sequence[Token], i: int, token: Token, site: Site) -> It
 def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Writes out the source's default collation behind a character set without one; the target's default may differ."""
     for scope in _scopes(statement):
-        words = {token.word for _, token, depth in with_depth(scope) if depth == 0}
+        words = set(outer_words(scope))
         for named in _charset_names(scope):
             if words & {"COLLATE", "BINARY"}:
                 continue
@@ -109,7 +107,7 @@ def databases(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
 def tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Writes out the source's defaults for a new table, where nobody has chosen the default of its database on the
     target."""
-    words = {token.word for _, token, depth in with_depth(statement.options) if depth == 0}
+    words = set(outer_words(statement.options))
     if statement.classified.kind is not StatementKind.CREATE_TABLE or words & {"CHARACTER", "CHARSET", "COLLATE"}:
         return
     source = site.collations.source
@@ -155,15 +153,13 @@ def _takes_plain_string(found: Sequence[Token], i: int) -> bool:
 def _scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
     """Gives the tokens in which a character set is an attribute: options, and definitions of columns."""
     yield from option_scopes(statement)
-    for item in statement.items:
-        if item.change in ADDS_COLUMN:
-            yield item.definition
+    yield from (item.definition for item in statement.columns)
 
 
 def _charset_names(scope: Sequence[Token]) -> Iterator[Token]:
-    for i, token, depth in with_depth(scope):
+    for i, token in outer(scope):
         is_set = token.word == "CHARACTER" and at(scope, i + 1).word == "SET"
-        if depth == 0 and (is_set or token.word == "CHARSET"):
+        if is_set or token.word == "CHARSET":
             yield at(scope, value_at(scope, i + is_set))
 
 

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 
 from bridge.ddl.alter_actions import renamed_column
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, StatementParts, at, closing, span_of, with_depth
+from bridge.ddl.clauses import StatementParts, at, closing, span_of
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
-from bridge.ddl.rules.other_values import MOMENTS
+from bridge.ddl.rules.other_values import MOMENTS, takes_no_null
 from bridge.ddl.server_features import Feature, Flavour
 
 
 def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Leaves out defaults that come from a sequence: the target gets no sequences, and the values come with the
     rows."""
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            end = sequence_at(item.definition, i) if item.change in ADDS_COLUMN and depth == 0 else None
-            if token.word == "DEFAULT" and end:
-                yield remove(
-                    item.definition[i : end + 1], "the target gets no sequences; the values come with the rows"
-                )
+    for item, i in statement.in_columns("DEFAULT"):
+        if end := sequence_at(item.definition, i):
+            yield remove(item.definition[i : end + 1], "the target gets no sequences; the values come with the rows")
 
 
 def sequence_at(column: Sequence[Token], i: int) -> int | None:
@@ -42,13 +37,8 @@ def sequence_at(column: Sequence[Token], i: int) -> int | None:
 
 def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes NULL or NOT NULL behind the expression of a generated column, which MariaDB does not accept."""
-    for item in statement.items:
-        if item.change not in ADDS_COLUMN:
-            continue
+    for item, generated in statement.in_columns("AS"):
         column = item.definition
-        generated = next((i for i, t, d in with_depth(column) if t.word == "AS" and d == 0), None)
-        if generated is None:
-            continue
         for i in range(closing(column, generated + 1) + 1, len(column)):
             if column[i].word == "NULL":
                 is_not = column[i - 1].word == "NOT"
@@ -74,32 +64,26 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
     and would give them an empty one."""
     if site.source == Flavour.MARIADB or site.target.flavour is not Flavour.MARIADB:
         return
-    for item in statement.items:
-        column = item.definition
-        words = [token.word for _, token, depth in with_depth(column) if depth == 0]
-        is_new = item.change is C.ADD_COLUMN and at(column, 1).word == "JSON"
-        if is_new and ("NOT", "NULL") in pairwise(words) and not {"DEFAULT", "AS"} & set(words):
-            end = column[1].span[1]
-            yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
+    for item in filter(takes_no_null, statement.columns):
+        end = item.definition[1].span[1]
+        yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
 
 
 def compressed(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes COMPRESSED [= method] of a column, and writes STORED for PERSISTENT: MariaDB alone has them."""
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change not in ADDS_COLUMN or depth != 0 or i < 2:
-                continue
-            if token.word == "COMPRESSED":
-                end = i + 1 + 2 * (at(item.definition, i + 1).text == "=")
-                yield remove(item.definition[i:end], "it says how rows are stored, not what they are")
-            elif token.word == "PERSISTENT":
-                yield Edit(*token.span, "STORED", "the word that all servers know")
+    for item, i in statement.in_columns("COMPRESSED", "PERSISTENT"):
+        column = item.definition
+        if column[i].word == "PERSISTENT":
+            yield Edit(*column[i].span, "STORED", "the word that all servers know")
+        else:
+            end = i + 1 + 2 * (at(column, i + 1).text == "=")
+            yield remove(column[i:end], "it says how rows are stored, not what they are")
 
 
 def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Turns vectors, which come as text, into a text column where the target's VECTOR accepts no text."""
-    for item in statement.items:
-        if item.change in ADDS_COLUMN and at(item.definition, 1).word == "VECTOR":
+    for item in statement.columns:
+        if at(item.definition, 1).word == "VECTOR":
             end = 1
             if at(item.definition, 2).text == "<":
                 end = 4
@@ -133,23 +117,20 @@ def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit 
     existing rows would get that default.  What MariaDB takes as it is, MySQL takes in parentheses only."""
     fills = statement.classified.kind is StatementKind.ALTER_TABLE
     is_known = site.target.has(Feature.EXPRESSION_DEFAULT)
-    for item in statement.items:
+    for item, i in statement.in_columns("DEFAULT"):
         column = item.definition
-        for i, token, depth in with_depth(column):
-            if item.change not in ADDS_COLUMN or depth != 0 or token.word != "DEFAULT" or sequence_at(column, i):
-                continue
-            value = _expression(column, i + 1, site)
-            if value and is_known and value[0].text != "(" and site.target.flavour is Flavour.MYSQL:
-                start, end = span_of(value)
-                yield Edit(start, end, f"({statement.text[start:end]})", "the target takes it in parentheses only")
-            if not value or is_known:
-                continue
-            if fills and item.change is C.ADD_COLUMN:
-                raise UnsupportedError(
-                    f"the target takes no such default, and its rows would not get that of {column[0].text}:"
-                    " add the column with another default, fill it as it is upstream, then say bridge ddl done"
-                )
-            yield remove(column[i : i + 1 + len(value)], "the target takes no such default")
+        value = () if sequence_at(column, i) else _expression(column, i + 1, site)
+        if value and is_known and value[0].text != "(" and site.target.flavour is Flavour.MYSQL:
+            start, end = span_of(value)
+            yield Edit(start, end, f"({statement.text[start:end]})", "the target takes it in parentheses only")
+        if not value or is_known:
+            continue
+        if fills and item.change is C.ADD_COLUMN:
+            raise UnsupportedError(
+                f"the target takes no such default, and its rows would not get that of {column[0].text}:"
+                " add the column with another default, fill it as it is upstream, then say bridge ddl done"
+            )
+        yield remove(column[i : i + 1 + len(value)], "the target takes no such default")
 
 
 def _expression(column: Sequence[Token], i: int, site: Site) -> Sequence[Token]:

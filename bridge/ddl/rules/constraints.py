@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, closing, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, closing, outer
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Edit, Omission, OmittedObject, Site, remove
 from bridge.ddl.server_features import Feature, Flavour
@@ -32,8 +32,9 @@ def checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             yield Omission(item, _UNLIKE)
         elif item.change is C.DROP_CONSTRAINT and item.name:
             yield from _dropped(item, statement.classified.tables[0], site)
-        elif item.change in ADDS_COLUMN:
-            yield from (remove(found, _UNLIKE) for found in _checks_in(item.definition))
+    for item, i in statement.in_columns("CHECK"):
+        if at(item.definition, i + 1).text == "(":
+            yield remove(_check_at(item.definition, i), _UNLIKE)
 
 
 def _dropped(item: Item, table: TableName, site: Site) -> Iterator[Edit | Omission]:
@@ -47,14 +48,12 @@ def _dropped(item: Item, table: TableName, site: Site) -> Iterator[Edit | Omissi
         yield Edit(*item.tokens[1].span, "CONSTRAINT", "the word that all servers know")
 
 
-def _checks_in(column: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Gives the tokens of each check of a column: [CONSTRAINT [name]] CHECK (...) [[NOT] ENFORCED]."""
-    for i, token, depth in with_depth(column):
-        if token.word == "CHECK" and depth == 0 and at(column, i + 1).text == "(":
-            start = next((j for j in (i - 1, i - 2) if at(column, j).word == "CONSTRAINT"), i)
-            end = closing(column, i + 1) + 1
-            words = [at(column, end).word, at(column, end + 1).word]
-            yield column[start : end + (2 if words == ["NOT", "ENFORCED"] else words[0] == "ENFORCED")]
+def _check_at(column: Sequence[Token], i: int) -> Sequence[Token]:
+    """Gives the tokens of a column's check: [CONSTRAINT [name]] CHECK (...) [[NOT] ENFORCED]."""
+    start = next((j for j in (i - 1, i - 2) if at(column, j).word == "CONSTRAINT"), i)
+    end = closing(column, i + 1) + 1
+    words = [at(column, end).word, at(column, end + 1).word]
+    return column[start : end + (2 if words == ["NOT", "ENFORCED"] else words[0] == "ENFORCED")]
 
 
 def inline_references(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -62,12 +61,9 @@ def inline_references(statement: StatementParts, site: Site) -> Iterator[Edit | 
     one."""
     if site.source == "mariadb" and site.target.has(Feature.INLINE_REFERENCES):
         return
-    for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if item.change not in ADDS_COLUMN or depth != 0 or i < 2 or token.word != "REFERENCES":
-                continue
-            end = _end_of_references(item.definition, i)
-            yield remove(item.definition[i:end], "not every server makes a foreign key of it, and none changes a row")
+    for item, i in statement.in_columns("REFERENCES"):
+        end = _end_of_references(item.definition, i)
+        yield remove(item.definition[i:end], "not every server makes a foreign key of it, and none changes a row")
 
 
 def _end_of_references(column: Sequence[Token], i: int) -> int:
@@ -96,8 +92,8 @@ def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | 
             continue
         if item.change not in {C.ADD_INDEX, C.ADD_PRIMARY_KEY, C.INDEX_VISIBILITY}:
             continue  # a column can be INVISIBLE too
-        for _, token, depth in with_depth(item.tokens):
-            if depth == 0 and token.word in words:
+        for _, token in outer(item.tokens):
+            if token.word in words:
                 yield Edit(*token.span, words[token.word] if ignored else "", why)
 
 
@@ -115,16 +111,13 @@ def foreign_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Om
 
 def _has_expression(item: Item) -> bool:
     """Tells whether a key part is an expression, in parentheses of its own."""
-    opening = next((i for i, token, depth in with_depth(item.definition) if token.text == "(" and depth == 0), None)
+    opening = next((i for i, token in outer(item.definition) if token.text == "("), None)
     if opening is None:
         return False
     inner = item.definition[opening + 1 : closing(item.definition, opening)]
     return any(
-        token.text == "("
-        and depth == 0
-        and at(inner, i - 1).text in {"", ","}
-        and at(inner, i + 1).word != "TIDB_SHARD"
-        for i, token, depth in with_depth(inner)
+        token.text == "(" and at(inner, i - 1).text in {"", ","} and at(inner, i + 1).word != "TIDB_SHARD"
+        for i, token in outer(inner)
     )
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from bridge.ddl.alter_actions import columns_if_not_there, comes_after_later_name, takes_name_early
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, span_of, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, outer, outer_words, span_of
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import Site, UnsupportedError, former_definition, former_name
 from bridge.ddl.server_features import Feature, Flavour
@@ -132,7 +132,7 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
     table = statement.classified.tables[0]
     for column in chain.from_iterable(map(columns_if_not_there, actions)):
         there = site.around.column_definition(table, column[0].name or "") if site.is_of_debezium else None
-        words = {token.word for _, token, depth in with_depth(column) if depth == 0}
+        words = set(outer_words(column))
         if there and (words & {"FIRST", "AFTER"} or _told(there) != _told(_text_from(statement, column[1:]))):
             raise UnsupportedError(
                 f"{column[0].text} was there upstream, and Debezium's connector takes it to be as this statement says:"
@@ -162,7 +162,7 @@ def _values_of_their_own(item: Item, statement: StatementParts, site: Site) -> _
 
 def _implicit_moment(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
     """Finds a TIMESTAMP that a server may make NOT NULL, and fill, by its defaults, since it does not say NULL."""
-    words = [token.word for _, token, depth in with_depth(item.definition) if depth == 0]
+    words = outer_words(item.definition)
     is_new = item.change is C.ADD_COLUMN
     tells = {"DEFAULT": is_new, "NULL": not is_new or "NOT" not in words, "AS": True}
     if site.source not in _MAY_FILL or words[1:2] != ["TIMESTAMP"] or any(tells.get(word) for word in words[2:]):
@@ -180,11 +180,10 @@ def _other_default(item: Item, statement: StatementParts, site: Site) -> _OtherV
     if item.change is not C.ADD_COLUMN:
         return None
     column, kind = item.definition, _text_from(statement, item.definition[1:])
-    words = [token.word for _, token, depth in with_depth(column) if depth == 0]
-    is_json = at(column, 1).word == "JSON" and ("NOT", "NULL") in pairwise(words) and not {"DEFAULT", "AS"} & set(words)
-    values = [_text_from(statement, column[i + 1 :]) for i, t, d in with_depth(column) if (t.word, d) == ("DEFAULT", 0)]
+    values = [_text_from(statement, column[i + 1 :]) for i, token in outer(column) if token.word == "DEFAULT"]
     some = [one for one in _DEFAULTS if _is_apart(one.flavour, site) and one.kind.match(kind)]
-    is_empty_text = is_json and site.source == Flavour.MARIADB and _is_apart(Flavour.MARIADB, site)  # which is no JSON
+    from_mariadb = site.source == Flavour.MARIADB and _is_apart(Flavour.MARIADB, site)
+    is_empty_text = from_mariadb and takes_no_null(item)  # which is no JSON
     if not is_empty_text and not any(one.value.match(value) for one in some for value in values):
         return None
     return _OtherValues(
@@ -192,6 +191,15 @@ def _other_default(item: Item, statement: StatementParts, site: Site) -> _OtherV
         f"the target gives the rows that are there other values of {column[0].text} than the upstream: add the column"
         " with the values that the upstream's rows have, then say bridge ddl done; or approve it, and have bridge"
         " verify --against upstream fix what differs",
+    )
+
+
+def takes_no_null(item: Item) -> bool:
+    """Tells whether it makes a JSON column that takes no NULL, and does not say what the rows that are there get."""
+    words = outer_words(item.definition)
+    says_value = not {"DEFAULT", "AS"}.isdisjoint(words)
+    return (
+        item.change is C.ADD_COLUMN and words[1:2] == ["JSON"] and ("NOT", "NULL") in pairwise(words) and not says_value
     )
 
 

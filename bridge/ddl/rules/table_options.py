@@ -1,4 +1,4 @@
-"""Rewrites options that only some servers know: how rows are stored, IF EXISTS."""
+"""Removes options that only some servers know, or that the target decides itself; and handles IF EXISTS."""
 
 from __future__ import annotations
 
@@ -9,19 +9,32 @@ from typing import Final
 from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, outer, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, option_scopes, remove, take_out, value_at, without_options
+from bridge.ddl.rule import (
+    Edit,
+    Omission,
+    Site,
+    beginning,
+    option_scopes,
+    partition_scopes,
+    remove,
+    take_out,
+    value_at,
+)
 from bridge.ddl.server_features import Feature
 
-_OF_TABLES: Final = {
-    Feature.TABLE_COMPRESSION: {"COMPRESSION"},
-    Feature.MARIADB_SYNTAX: {
-        *("PAGE_CHECKSUM", "TRANSACTIONAL", "TABLE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
-        *("ENCRYPTED", "ENCRYPTION_KEY_ID", "SEQUENCE"),
-    },
-}
+_OF_MARIADB: Final = (
+    *("PAGE_CHECKSUM", "TRANSACTIONAL", "TABLE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
+    *("ENCRYPTED", "ENCRYPTION_KEY_ID", "SEQUENCE"),
+)
+_OTHER_FORMATS: Final = ("FIXED", "PAGE", "TOKUDB_")
+"""How formats of rows of MyISAM, MEMORY, Aria and TokuDB begin."""
+_BLOCKS: Final = frozenset({"1", "2", "4", "8", "16"})
+"""How many KiB a compressed block of InnoDB may have."""
 _WHY: Final = "the target has no such option; it says how rows are stored, not what they are"
+_INNODB: Final = "InnoDB has no such option; it says how rows are stored, not what they are"
+_FILES: Final = "the target decides itself where it keeps its files, and how"
 
 
 def never_run(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
@@ -30,42 +43,54 @@ def never_run(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
         yield Edit(*span, "", "the target decides itself how long it waits, and where it keeps its files")
 
 
-def of_tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes table options that the target lacks."""
-    for feature, names in _OF_TABLES.items():
-        if not site.target.has(feature):
-            yield from without_options(statement, names, _WHY)
-    yield from _of_other_engines(statement, site)
-    if statement.classified.database and not site.target.has(Feature.MARIADB_SYNTAX):
-        yield from without_options(statement, {"COMMENT"}, "the target has no comments of databases")
-
-
-_OTHER_FORMATS: Final = frozenset({"FIXED", "PAGE"})
-"""Formats of rows of MyISAM, MEMORY and Aria; those of TokuDB begin with its name."""
-_BLOCKS: Final = frozenset({"1", "2", "4", "8", "16"})
-"""How many KiB a compressed block of InnoDB may have."""
-
-
-def _of_other_engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes options that InnoDB refuses in its strict mode: formats of rows of other engines, the size of a
-    compressed block where no rows are compressed, and what MariaDB writes as `name`='value' for an engine."""
-    why = "InnoDB has no such option; it says how rows are stored, not what they are"
-    scopes = list(option_scopes(statement))
-    words = [token.word for scope in scopes for token in scope]
-    if not site.target.has(Feature.TIDB_SYNTAX):
-        other = next((word for word in words if word in _OTHER_FORMATS or word.startswith("TOKUDB_")), "")
-        if other and "ROW_FORMAT" in words:
-            yield from without_options(statement, {"ROW_FORMAT"}, why)
-        sizes = _BLOCKS if "COMPRESSED" in words else frozenset[str]()
-        asked = {at(s, value_at(s, i)).text for s in scopes for i, t in enumerate(s) if t.word == "KEY_BLOCK_SIZE"}
-        if not asked <= sizes | {"0"}:  # 0 takes back the size that it had
-            yield from without_options(statement, {"KEY_BLOCK_SIZE"}, why)
-    if site.target.has(Feature.MARIADB_SYNTAX):
-        return
-    for scope in scopes:
-        for i, token, depth in with_depth(scope):
-            if depth == 0 and token.kind == "quoted" and at(scope, i + 1).text == "=":
+def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+    """Removes options [DEFAULT] NAME [=] value of tables, databases and partitions that the target lacks or decides
+    itself; and what MariaDB writes as `name`='value' for an engine."""
+    left_out = {name: why for names, why in _left_out(statement, site) for name in names}
+    is_mariadb = site.target.has(Feature.MARIADB_SYNTAX)
+    for scope in option_scopes(statement):
+        for i, token in outer(scope):
+            if why := left_out.get(token.word):
+                yield from take_out(statement, scope, beginning(scope, i), value_at(scope, i) + 1, why)
+            elif token.kind == "quoted" and at(scope, i + 1).text == "=" and not is_mariadb:
                 yield from take_out(statement, scope, i, i + 3, _WHY)
+    for scope in partition_scopes(statement):
+        for i, token, depth in with_depth(scope):
+            if token.word == "TABLESPACE" and depth > 0:
+                yield remove(scope[i : value_at(scope, i) + 1], _FILES)
+
+
+def _left_out(statement: StatementParts, site: Site) -> Iterator[tuple[Sequence[str], str]]:
+    """Gives the names of options that are left out, and why."""
+    target, known = site.target, statement.classified
+    told = {
+        (token.word, at(scope, value_at(scope, i)).text.strip("'\"").upper())
+        for scope in option_scopes(statement)
+        for i, token in enumerate(scope)
+    }
+    yield ["TABLESPACE"], _FILES
+    # MySQL logs CREATE TABLE ... SELECT as one transaction that begins with the table (8.0.21).
+    yield ["START"], "the rows come as row changes"
+    if not target.has(Feature.MARIADB_SYNTAX):
+        yield _OF_MARIADB, _WHY
+        if known.database:
+            yield ["COMMENT"], "the target has no comments of databases"
+    if not target.has(Feature.TABLE_COMPRESSION):
+        yield ["COMPRESSION"], _WHY
+    is_table = known.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
+    knows_encryption = target.has(Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION)
+    if not knows_encryption or (("ENCRYPTION", "Y") in told and not target.encrypts):
+        yield ["ENCRYPTION"], _FILES
+    if not target.encrypts:
+        yield ["ENCRYPTED", "ENCRYPTION_KEY_ID"], _FILES
+    if target.has(Feature.TIDB_SYNTAX):
+        return
+    # What InnoDB refuses in its strict mode.
+    if any(name == "ROW_FORMAT" and value.startswith(_OTHER_FORMATS) for name, value in told):
+        yield ["ROW_FORMAT"], _INNODB
+    sizes = _BLOCKS if ("ROW_FORMAT", "COMPRESSED") in told else frozenset[str]()
+    if not {value for name, value in told if name == "KEY_BLOCK_SIZE"} <= sizes | {"0"}:  # 0 takes back what it had
+        yield ["KEY_BLOCK_SIZE"], _INNODB
 
 
 _BEFORE_IF: Final = frozenset(
@@ -90,8 +115,8 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
     them: the target has what the upstream had."""
     found = statement.tokens
     name = statement.classified.touched[0].span[0] if statement.classified.touched else 0
-    for i, token, depth in with_depth(found):
-        end = _if_end(found, i) if depth == 0 else None
+    for i, token in outer(found):
+        end = _if_end(found, i)
         if end is None:
             continue
         item = next((item for item in statement.items if token in item.tokens), None)

@@ -8,7 +8,7 @@ from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import Item, StatementParts, at, span_of, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, outer, span_of, with_depth
 from bridge.ddl.lexer import Named
 from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
@@ -21,7 +21,6 @@ from bridge.ddl.rule import (
     partition_scopes,
     remove,
     value_at,
-    without_options,
 )
 from bridge.ddl.server_features import Feature
 from bridge.model import TableName
@@ -174,8 +173,8 @@ def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
         if item.tokens[0].word in {"ALGORITHM", "LOCK"}:
             yield Omission(item, why)
             continue
-        for i, token, depth in with_depth(item.tokens):
-            if item.change in {C.ADD_INDEX, C.DROP_INDEX} and depth == 0 and token.word in {"ALGORITHM", "LOCK"}:
+        for i, token in outer(item.tokens if item.change in {C.ADD_INDEX, C.DROP_INDEX} else ()):
+            if token.word in {"ALGORITHM", "LOCK"}:
                 yield remove(item.tokens[i : value_at(item.tokens, i) + 1], why)
 
 
@@ -188,38 +187,3 @@ def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 is_other = named.kind != "end" and named.text.strip("'\"`").upper() != "INNODB"
                 if token.word == "ENGINE" and bool(depth) is is_inner and is_other:
                     yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
-
-
-def tablespaces(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes TABLESPACE: the target decides itself where it keeps a table or a partition."""
-    why = "the target decides itself where it keeps its files"
-    yield from without_options(statement, {"TABLESPACE"}, why)
-    for scope in partition_scopes(statement):
-        for i, token, depth in with_depth(scope):
-            if token.word == "TABLESPACE" and depth > 0:
-                yield remove(scope[i : value_at(scope, i) + 1], why)
-
-
-def filled_by_rows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes START TRANSACTION.  MySQL logs CREATE TABLE ... SELECT as one transaction that begins with the table (8.0
-    manual, CREATE TABLE ... SELECT; from 8.0.21 on); the rows follow as row changes."""
-    for i, token, depth in with_depth(statement.options):
-        if token.word == "START" and at(statement.options, i + 1).word == "TRANSACTION" and depth == 0:
-            yield remove(statement.options[i : i + 2], "the rows come as row changes")
-
-
-def encryption(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes ENCRYPTION, and MariaDB's ENCRYPTED, where the target lacks them or a key for them: it decides itself how
-    it keeps its files."""
-    is_table = statement.classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
-    feature = Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION
-    why = "the target decides itself how it keeps its files"
-    is_asked_for = any(
-        token.word == "ENCRYPTION" and at(scope, value_at(scope, i)).text.strip("'\"").upper() == "Y"
-        for scope in option_scopes(statement)
-        for i, token in enumerate(scope)
-    )
-    if not site.target.has(feature) or (is_asked_for and not site.target.encrypts):
-        yield from without_options(statement, {"ENCRYPTION"}, why)
-    if not site.target.encrypts:
-        yield from without_options(statement, {"ENCRYPTED", "ENCRYPTION_KEY_ID"}, why)

@@ -7,7 +7,7 @@ from typing import Final
 
 from bridge.ddl.classes import TIDB_OPTIONS, StatementKind
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, with_depth
+from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, closing, outer, outer_words, with_depth
 from bridge.ddl.lexer import Token, tidb_comments
 from bridge.ddl.rule import (
     Edit,
@@ -40,15 +40,13 @@ def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
 
 def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     """Removes AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL, LOCAL and PRE_SPLIT_REGIONS of indexes."""
+    for item, i in statement.in_columns("AUTO_RANDOM"):
+        has_bits = at(item.definition, i + 1).text == "("
+        end = closing(item.definition, i + 1) if has_bits else i
+        yield remove(item.definition[i : end + 1], _WHY)
     for item in statement.items:
-        for i, token, depth in with_depth(item.definition):
-            if depth != 0 or i == 0:
-                continue
-            if item.change in ADDS_COLUMN and token.word == "AUTO_RANDOM" and i > 1:
-                has_bits = at(item.definition, i + 1).text == "("
-                end = closing(item.definition, i + 1) if has_bits else i
-                yield remove(item.definition[i : end + 1], _WHY)
-            elif _is_key_option(item, i):
+        for i, token in list(outer(item.definition))[1:]:
+            if _is_key_option(item, i):
                 yield remove([token], _WHY)
                 if token.word == "GLOBAL" and _is_partitioned(statement, site):
                     yield from _unique_over_partitions(item)
@@ -64,7 +62,7 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 
 def _is_partitioned(statement: StatementParts, site: Site) -> bool:
     if statement.classified.kind is StatementKind.CREATE_TABLE:
-        return any(token.word == "PARTITION" for _, token, depth in with_depth(statement.options) if depth == 0)
+        return "PARTITION" in outer_words(statement.options)
     return bool(site.around.partition_method(statement.classified.tables[0]))
 
 
@@ -86,13 +84,8 @@ def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omis
     """Removes TIDB_SHARD(column) from the columns of an index: it scatters what the columns behind it hold, and says
     nothing of a row that they do not."""
     for item in statement.items:
-        for i, token, _ in with_depth(item.definition):
-            if (
-                item.change is C.ADD_INDEX
-                and token.word == "TIDB_SHARD"
-                and i > 1
-                and item.definition[i - 1].text == "("
-            ):
+        for i, token in enumerate(item.definition if item.change is C.ADD_INDEX else ()):
+            if token.word == "TIDB_SHARD" and i > 1 and item.definition[i - 1].text == "(":
                 end = closing(item.definition, i - 1) + 1
                 if at(item.definition, end).text == ",":
                     yield remove(item.definition[i - 1 : end + 1], _WHY)
@@ -137,8 +130,8 @@ def _in_scope(statement: StatementParts, scope: Sequence[Token]) -> Iterator[Edi
     """Removes TiDB's options from one scope.  Neighbours are removed together, so that an action which holds nothing
     else is omitted as a whole."""
     run: tuple[int, int] | None = None
-    for i, _, depth in with_depth(scope):
-        end = _option_end(scope, i) if depth == 0 else None
+    for i, _ in outer(scope):
+        end = _option_end(scope, i)
         if end is None or (run is not None and i < run[1]):
             continue
         start = beginning(scope, i)

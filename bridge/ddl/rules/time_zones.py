@@ -9,7 +9,7 @@ from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import Item, StatementParts, at, closing, with_depth
+from bridge.ddl.clauses import Item, StatementParts, at, closing, outer
 from bridge.ddl.lexer import END, Token
 from bridge.ddl.rule import Site, UnsupportedError, former_definition
 
@@ -128,7 +128,7 @@ def _default(column: Sequence[Token]) -> Sequence[Token]:
 
 def _behind(column: Sequence[Token], word: str) -> int:
     """Gives the index of what stands behind a word outside of parentheses, 0 where there is no such word."""
-    return next((i + 1 for i, token, depth in with_depth(column) if token.word == word and depth == 0), 0)
+    return next((i + 1 for i, token in outer(column) if token.word == word), 0)
 
 
 def _is_literal(token: Token) -> bool:
