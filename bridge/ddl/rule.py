@@ -160,15 +160,3 @@ def beginning(scope: Sequence[Token], i: int) -> int:
     """Tells where the option named at `i` begins: at the DEFAULT before it, unless that is a value."""
     is_value = at(scope, i - 2).text == "=" or at(scope, i - 2).word == "POLICY"
     return i - (at(scope, i - 1).word == "DEFAULT" and not is_value)
-
-
-def take_out(
-    statement: StatementParts, scope: Sequence[Token], start: int, end: int, why: str
-) -> Iterator[Edit | Omission]:
-    """Removes tokens from an option scope; omits the whole action when it holds nothing else."""
-    if start == 0 and end >= len(scope):
-        item = next((item for item in statement.items if item.tokens == tuple(scope)), None)
-        if item is not None:
-            yield Omission(item, why)
-            return
-    yield remove(scope[start:end], why)

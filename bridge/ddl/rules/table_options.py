@@ -19,11 +19,13 @@ from bridge.ddl.rule import (
     option_scopes,
     partition_scopes,
     remove,
-    take_out,
     value_at,
 )
 from bridge.ddl.server_features import Feature
 
+HINTS: Final = ("ALGORITHM", "LOCK")
+HOW: Final = "the target decides itself how to do it"
+"""A target that cannot run a statement in the way of its hints would refuse it."""
 _OF_MARIADB: Final = (
     *("PAGE_CHECKSUM", "TRANSACTIONAL", "TABLE_CHECKSUM", "PAGE_COMPRESSED", "PAGE_COMPRESSION_LEVEL"),
     *("ENCRYPTED", "ENCRYPTION_KEY_ID", "SEQUENCE"),
@@ -51,9 +53,9 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     for scope in option_scopes(statement):
         for i, token in outer(scope):
             if why := left_out.get(token.word):
-                yield from take_out(statement, scope, beginning(scope, i), value_at(scope, i) + 1, why)
+                yield remove(scope[beginning(scope, i) : value_at(scope, i) + 1], why)
             elif token.kind == "quoted" and at(scope, i + 1).text == "=" and not is_mariadb:
-                yield from take_out(statement, scope, i, i + 3, _WHY)
+                yield remove(scope[i : i + 3], _WHY)
     for scope in partition_scopes(statement):
         for i, token, depth in with_depth(scope):
             if token.word == "TABLESPACE" and depth > 0:
@@ -63,6 +65,8 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
 def _left_out(statement: StatementParts, site: Site) -> Iterator[tuple[Sequence[str], str]]:
     """Gives the names of options that are left out, and why."""
     target, known = site.target, statement.classified
+    if known.kind in {StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}:
+        yield HINTS, HOW
     told = {
         (token.word, at(scope, value_at(scope, i)).text.strip("'\"").upper())
         for scope in option_scopes(statement)

@@ -22,6 +22,7 @@ from bridge.ddl.rule import (
     remove,
     value_at,
 )
+from bridge.ddl.rules.table_options import HINTS, HOW
 from bridge.ddl.server_features import Feature
 from bridge.model import TableName
 from bridge.quoting import has_long_characters, quote_name
@@ -143,9 +144,7 @@ def view_rights(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
         yield Edit(*before[security + 2].span, "INVOKER", why)
 
 
-_ALTERS: Final = frozenset(
-    {StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX, StatementKind.EXCHANGE_PARTITION}
-)
+_INDEXES: Final = frozenset({StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 
 
 def hashed_partitions(statement: StatementParts, site: Site) -> None:
@@ -164,18 +163,11 @@ def hashed_partitions(statement: StatementParts, site: Site) -> None:
 
 
 def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
-    """Removes ALGORITHM and LOCK: they say how to run a statement, and a target that cannot run it that way would
-    refuse it."""
-    if statement.classified.kind not in _ALTERS:
-        return
-    why = "the target decides itself how to do it"
-    for item in statement.items:
-        if item.tokens[0].word in {"ALGORITHM", "LOCK"}:
-            yield Omission(item, why)
-            continue
-        for i, token in outer(item.tokens if item.change in {C.ADD_INDEX, C.DROP_INDEX} else ()):
-            if token.word in {"ALGORITHM", "LOCK"}:
-                yield remove(item.tokens[i : value_at(item.tokens, i) + 1], why)
+    """Removes ALGORITHM and LOCK of CREATE INDEX and DROP INDEX."""
+    found = statement.tokens
+    for i, token in outer(found if statement.classified.kind in _INDEXES else ()):
+        if token.word in HINTS:
+            yield remove(found[i : value_at(found, i) + 1], HOW)
 
 
 def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:

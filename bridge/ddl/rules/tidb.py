@@ -19,7 +19,6 @@ from bridge.ddl.rule import (
     option_scopes,
     partition_scopes,
     remove,
-    take_out,
     value_at,
 )
 
@@ -110,7 +109,11 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
     yield from _of_partitions(statement)
     for scope in option_scopes(statement):
         if scope[0].word not in {*_ACTIONS, "SET"} or statement.classified.kind is StatementKind.CREATE_TABLE:
-            yield from _in_scope(statement, scope)
+            done = 0
+            for i, _ in outer(scope):
+                if i >= done and (end := _option_end(scope, i)):
+                    yield remove(scope[beginning(scope, i) : end], _WHY)
+                    done = end
         elif statement.classified.kind is StatementKind.ALTER_DATABASE:
             yield Omission(Item(C.ALTER_DATABASE, statement.tokens), _WHY)
 
@@ -124,25 +127,6 @@ def _of_partitions(statement: StatementParts) -> Iterator[Edit]:
                 yield remove(clause[i : value_at(clause, i + 1) + 1], _WHY)
             elif depth == 0 and (token.word, following) == ("UPDATE", "INDEXES"):
                 yield remove(clause[i : closing(clause, i + 2) + 1], _WHY)
-
-
-def _in_scope(statement: StatementParts, scope: Sequence[Token]) -> Iterator[Edit | Omission]:
-    """Removes TiDB's options from one scope.  Neighbours are removed together, so that an action which holds nothing
-    else is omitted as a whole."""
-    run: tuple[int, int] | None = None
-    for i, _ in outer(scope):
-        end = _option_end(scope, i)
-        if end is None or (run is not None and i < run[1]):
-            continue
-        start = beginning(scope, i)
-        if run is not None and start == run[1]:
-            run = run[0], end
-            continue
-        if run is not None:
-            yield from take_out(statement, scope, *run, _WHY)
-        run = start, end
-    if run is not None:
-        yield from take_out(statement, scope, *run, _WHY)
 
 
 def _option_end(scope: Sequence[Token], i: int) -> int | None:
