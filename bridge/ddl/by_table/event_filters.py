@@ -21,14 +21,18 @@ from bridge.model import TableName
 
 C = ChangeClass
 
-_ROWS: Final = {"insert": Kind.INSERT, "update": Kind.UPDATE, "delete": Kind.DELETE}
 _NO_ALTER: Final = frozenset(
     {
         *(C.CREATE_DATABASE, C.ALTER_DATABASE, C.DROP_DATABASE, C.CREATE_TABLE, C.DROP_TABLE, C.TRUNCATE_TABLE),
         *(C.RENAME_TABLE, C.RECOVER_TABLE, C.CREATE_VIEW, C.DROP_VIEW, C.NOTHING),
     }
 )
-_OF_TICDC: Final[dict[str, frozenset[ChangeClass]]] = {
+_EVENTS: Final[dict[str, frozenset[Kind | ChangeClass]]] = {
+    **{change.value: frozenset({change}) for change in C},
+    "insert": frozenset({Kind.INSERT}),
+    "update": frozenset({Kind.UPDATE}),
+    "delete": frozenset({Kind.DELETE}),
+    "all dml": frozenset({Kind.INSERT, Kind.UPDATE, Kind.DELETE}),
     "all ddl": frozenset(C),
     "alter table": frozenset(C) - _NO_ALTER,
     "create schema": frozenset({C.CREATE_DATABASE}),
@@ -46,7 +50,7 @@ _OF_TICDC: Final[dict[str, frozenset[ChangeClass]]] = {
     "alter ttl info": frozenset({C.TTL}),
     "alter ttl remove": frozenset({C.REMOVE_TTL}),
 }
-"""TiCDC's names of schema changes that the bridge calls otherwise."""
+"""What names mean: the bridge's own classes, then TiCDC's names."""
 _ELSEWHERE: Final = {
     "multi schema change": "name the classes of its actions; a statement is left out when all of them are",
     "remove table partitioning": "`alter table partitioning` stands for this as well",
@@ -110,8 +114,7 @@ def event_filter(matcher: Sequence[str], events: Iterable[str], statements: Iter
     """Makes an event filter from its settings.  Raises UsageError for what is not known, or cannot be done."""
     if not matcher:
         raise UsageError("an event filter has no matcher", fix='write matcher = ["db.table"]')
-    names = [" ".join(name.lower().split()) for name in events]
-    known = [_event(name) for name in names]
+    known = frozenset[Kind | ChangeClass]().union(*(_event(" ".join(name.lower().split())) for name in events))
     if not known and not (statements := tuple(statements)):
         raise UsageError(
             f"the event filter of {', '.join(matcher)} leaves nothing out", fix="give ignore-event or ignore-sql"
@@ -125,25 +128,18 @@ def event_filter(matcher: Sequence[str], events: Iterable[str], statements: Iter
             ) from error
     return EventFilter(
         TableFilter(tuple(matcher)),
-        frozenset[Kind]().union(*(rows for rows, _ in known)),
-        frozenset[ChangeClass]().union(*(classes for _, classes in known)),
+        frozenset(one for one in known if isinstance(one, Kind)),
+        frozenset(one for one in known if isinstance(one, ChangeClass)),
         tuple(statements),
     )
 
 
-def _event(name: str) -> tuple[frozenset[Kind], frozenset[ChangeClass]]:
-    if name == "all dml":
-        return frozenset(_ROWS.values()), frozenset()
-    if name in _ROWS:
-        return frozenset({_ROWS[name]}), frozenset()
-    if name in _OF_TICDC:
-        return frozenset(), _OF_TICDC[name]
-    own = {change.value: change for change in ChangeClass}
-    if name in own:
-        return frozenset(), frozenset({own[name]})
+def _event(name: str) -> frozenset[Kind | ChangeClass]:
     if name in _ELSEWHERE:
         raise UsageError(f"ignore-event cannot hold {name!r}", fix=_ELSEWHERE[name])
-    words = ["all dml", *_ROWS, *_OF_TICDC, *own]
-    near = get_close_matches(name, words, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise UsageError(f"ignore-event knows no event {name!r}", fix=f"{hint}the events are: {', '.join(sorted(words))}")
+    if name not in _EVENTS:
+        near = get_close_matches(name, _EVENTS, 1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        known = ", ".join(sorted(_EVENTS))
+        raise UsageError(f"ignore-event knows no event {name!r}", fix=f"{hint}the events are: {known}")
+    return _EVENTS[name]
