@@ -7,16 +7,16 @@ after a restart.  Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import lru_cache
-from itertools import pairwise
 from typing import Final, NamedTuple
 
 from bridge.ddl.by_table.routing import RoutingError, routed_statement
-from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.classes import ChangeClass as C
+from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, at, closing, statement_parts
 from bridge.ddl.lexer import Token, UnreadableError, opened, tokens
 from bridge.ddl.parser import Classified, Refused, classify
@@ -42,8 +42,12 @@ _CONFIRMED: Final = frozenset(
 )
 """What the merged table has for all shards once it ran for one, so that an equal statement has nothing to do."""
 _NOT_A_TYPE: Final = frozenset({"", "SERIAL", "LONG", "NATIONAL", "AS", "GENERATED"})
-_TAKES_NAME: Final = frozenset({"COLLATE", "CHARSET", "AFTER"})
-_NUMBER: Final = frozenset("0123456789")
+_MARKS: Final = {"string": "'", "quoted": "`"}
+"""What stands for a token in `_ATTRIBUTE`, whatever it holds."""
+_ATTRIBUTE: Final = re.compile(
+    r"(UNSIGNED|SIGNED|ZEROFILL|FIRST|NULL|NOT NULL|(?:COLLATE|CHARSET|AFTER|CHARACTER SET) \S+|COMMENT '"
+    r"|DEFAULT (?:'|NULL|TRUE|FALSE|(?:[-+] )?\d+(?: \. \d+)?)) "
+)
 
 
 @dataclass(frozen=True)
@@ -145,46 +149,17 @@ def _leaves_rows(item: Item) -> bool:
 def _is_plain_column(definition: Sequence[Token]) -> bool:
     """Tells whether a new column holds NULL or a constant in the rows that do not name it."""
     kind = at(definition, 1).word
-    if kind in _NOT_A_TYPE:
+    behind = definition[closing(definition, 2) + 1 if at(definition, 2).text == "(" else 2 :]
+    said = "".join(f"{_MARKS.get(token.kind) or token.word or token.text} " for token in behind)
+    attributes = _ATTRIBUTE.findall(said)
+    if kind in _NOT_A_TYPE or "".join(f"{one} " for one in attributes) != said:
         return False
-    i = closing(definition, 2) + 1 if at(definition, 2).text == "(" else 2
-    words = [token.word for token in definition]
-    has_default = takes_null = False
-    while i < len(definition):
-        word = words[i]
-        if word in {"UNSIGNED", "SIGNED", "ZEROFILL", "FIRST", "NULL"}:
-            takes_null |= word == "NULL"
-            i += 1
-        elif word in _TAKES_NAME or (word == "COMMENT" and at(definition, i + 1).kind == "string"):
-            i += 2
-        elif words[i : i + 2] == ["CHARACTER", "SET"]:
-            i += 3
-        elif word == "DEFAULT" and (length := constant(definition[i + 1 :])):
-            has_default |= words[i + 1] != "NULL"
-            takes_null |= words[i + 1] == "NULL"
-            i += 1 + length
-        elif words[i : i + 2] == ["NOT", "NULL"]:
-            i += 2
-        else:
-            return False
-    if ("NOT", "NULL") in pairwise(words) or kind == "TIMESTAMP":
-        return has_default or (kind == "TIMESTAMP" and takes_null and ("NOT", "NULL") not in pairwise(words))
-    return True
+    has_default = any(one.startswith("DEFAULT ") and one != "DEFAULT NULL" for one in attributes)
+    if "NOT NULL" in attributes:
+        return has_default
+    return kind != "TIMESTAMP" or has_default or not {"NULL", "DEFAULT NULL"}.isdisjoint(attributes)
 
 
-def constant(found: Sequence[Token]) -> int:
-    """Tells how many tokens the constant takes that these begin with; 0 when they begin with none."""
-    first = at(found, 0)
-    if first.kind == "string" or first.word in {"NULL", "TRUE", "FALSE"}:
-        return 1
-    sign = int(first.text in {"-", "+"})
-    if not _NUMBER.issuperset(at(found, sign).text or "x"):
-        return 0
-    has_point = at(found, sign + 1).text == "." and _NUMBER.issuperset(at(found, sign + 2).text or "x")
-    return sign + (3 if has_point else 1)
-
-
-_LAST: Final = frozenset({ChangeClass.DROP_COLUMN})
 _FIX: Final = "skip it, approve it, or replace it by what the merged table needs"
 
 
@@ -257,7 +232,7 @@ def ruling(change: ShardStatement, past: Iterable[tuple[ShardStatement, bool]]) 
 
 def _why_held(change: ShardStatement) -> str:
     names = ", ".join(one.value for one in change.classes)
-    if _LAST & set(change.classes):
+    if C.DROP_COLUMN in change.classes:
         return (
             f"{change.shard} is merged with other shards, whose rows may still need what it takes away ({names});"
             " skip it for each shard but the last, and approve it for the last"
