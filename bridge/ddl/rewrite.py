@@ -14,10 +14,10 @@ from typing import Final, NamedTuple
 from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.by_table.routing import routed_statement
 from bridge.ddl.classes import ChangeClass, StatementKind
-from bridge.ddl.clauses import StatementParts, outer, statement_parts
+from bridge.ddl.clauses import StatementParts, outer, span_of, statement_parts
 from bridge.ddl.lexer import Token, opened
 from bridge.ddl.parser import Classified, Refused, classify
-from bridge.ddl.rule import Edit, Omission, OmittedObject, RewriteRule, Site
+from bridge.ddl.rule import Edit, OmittedObject, RewriteRule, Site
 from bridge.ddl.rules import (
     charsets,
     column_definitions,
@@ -146,7 +146,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     rules = [rule for rule, feature in RULES if feature is None or not site.target.has(feature)]
     found = [edit for rule in rules for edit in rule(parts, site) or ()]
     result, more = _applied(parts, found)
-    left_out = tuple(edit.thing for edit in found if isinstance(edit, Omission) and edit.thing)
+    left_out = tuple(edit.thing for edit in found if edit.thing)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
         return Refused(f"its rewritten form would touch other tables: {result}")
     return Rewritten(result, classified, (*steps, *more), left_out, source, time_zones.what_is_local(parts, site))
@@ -171,30 +171,29 @@ def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool)
     return is_same and after.database == before.database and after.kind == before.kind
 
 
-def _applied(parts: StatementParts, found: Sequence[Edit | Omission]) -> tuple[str | None, list[RewriteStep]]:
-    omitted = {id(o.item): o for o in (*found, *_emptied(parts, found)) if isinstance(o, Omission)}
-    steps = [RewriteStep(_words(parts.text, o.item.span), "", o.why) for o in omitted.values()]
-    if any(o.item.span == (parts.tokens[0].span[0], parts.tokens[-1].span[1]) for o in omitted.values()):
+def _applied(parts: StatementParts, found: Sequence[Edit]) -> tuple[str | None, list[RewriteStep]]:
+    gone = _items_gone(parts, found)
+    edits = [*gone, *(edit for edit in found if not any(_within(edit, one) for one in gone))]
+    steps = [RewriteStep(parts.text[e.start : e.end].strip(), e.text.strip(), e.why) for e in edits]
+    needed = [token for item in parts.lists[0] for token in item.tokens] if parts.lists else parts.tokens
+    if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options:
+        needed = parts.options
+    if needed and _is_gone(needed, edits):
         return None, steps
-    actions = parts.lists[0] if parts.lists else ()
-    if actions and all(id(item) in omitted for item in actions):
-        return None, steps
-    edits = [Edit(*o.item.span, "", o.why) for o in omitted.values()]
-    kept = [e for e in found if isinstance(e, Edit) and not any(_within(e, o.item.span) for o in omitted.values())]
-    if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options and _is_gone(parts.options, kept):
-        return None, [*steps, *(RewriteStep(_words(parts.text, (e.start, e.end)), "", e.why) for e in kept)]
-    removed = [*edits, *kept]
-    edits.extend(comma for found in _separated(parts) for comma in _loose_commas(found, removed))
-    steps += [RewriteStep(_words(parts.text, (e.start, e.end)), e.text.strip(), e.why) for e in kept]
-    return _replaced(parts.text, [*edits, *kept]), steps
+    commas = [comma for one in _separated(parts) for comma in _loose_commas(one, edits)]
+    return _replaced(parts.text, [*edits, *commas]), steps
 
 
-def _emptied(parts: StatementParts, found: Sequence[Edit | Omission]) -> Iterator[Omission]:
-    """Gives the items of which several rules together have removed everything."""
-    edits = [edit for edit in found if isinstance(edit, Edit)]
-    for item in parts.items:
-        if _is_gone(item.tokens, edits):
-            yield Omission(item, next(edit.why for edit in edits if _within(edit, item.span)))
+def _items_gone(parts: StatementParts, edits: Sequence[Edit]) -> list[Edit]:
+    """Gives the removals of the items of which nothing is left, or of the whole statement, each with the reason of the
+    longest removal."""
+    gone: list[Edit] = []
+    for found in (parts.tokens, *(item.tokens for item in parts.items)):
+        whole = Edit(*span_of(found), "", "")
+        if _is_gone(found, edits) and not any(_within(whole, one) for one in gone):
+            of_it = (e for e in edits if not e.text and e.start < whole.end and whole.start < e.end)
+            gone.append(whole._replace(why=max(of_it, key=lambda edit: edit.end - edit.start).why))
+    return gone
 
 
 def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
@@ -226,12 +225,8 @@ def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edi
             yield Edit(*comma.span, "", "comma")
 
 
-def _within(edit: Edit, span: tuple[int, int]) -> bool:
-    return span[0] <= edit.start and edit.end <= span[1]
-
-
-def _words(text: str, span: tuple[int, int]) -> str:
-    return text[span[0] : span[1]].strip()
+def _within(edit: Edit, other: Edit) -> bool:
+    return other.start <= edit.start and edit.end <= other.end
 
 
 def _replaced(text: str, edits: Sequence[Edit]) -> str:
@@ -253,7 +248,7 @@ def _replaced(text: str, edits: Sequence[Edit]) -> str:
 
 
 def _is_inside(removal: Edit, edit: Edit) -> bool:
-    return bool(edit.text) and edit.start <= removal.start and removal.end <= edit.end and edit[:2] != removal[:2]
+    return bool(edit.text) and _within(removal, edit) and edit[:2] != removal[:2]
 
 
 def _united(removals: Iterable[Edit]) -> list[Edit]:

@@ -30,18 +30,12 @@ class OmittedObject(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Replaces a span of the statement."""
+    """Replaces a span of the statement.  thing: the object that the target then lacks.  An item of which nothing is
+    left goes with its comma."""
 
     start: int
     end: int
     text: str
-    why: str
-
-
-class Omission(NamedTuple):
-    """Leaves an item out, with its comma.  thing: the object that the target then lacks."""
-
-    item: Item
     why: str
     thing: OmittedObject | None = None
 
@@ -111,7 +105,7 @@ class Site:
         return is_tidb(self.source)
 
 
-RewriteRule = Callable[[StatementParts, Site], Iterator[Edit | Omission] | None]
+RewriteRule = Callable[[StatementParts, Site], Iterator[Edit] | None]
 """A rule that makes no edits, and only raises UnsupportedError, gives None."""
 
 
@@ -127,9 +121,9 @@ def former_definition(item: Item, statement: StatementParts, site: Site) -> str:
     return site.around.column_definition(statement.classified.tables[0], former_name(item)) or ""
 
 
-def remove(found: Sequence[Token], why: str) -> Edit:
-    """Removes tokens."""
-    return Edit(*span_of(found), "", why)
+def remove(found: Sequence[Token], why: str, thing: OmittedObject | None = None) -> Edit:
+    """Removes tokens.  thing: as of `Edit`."""
+    return Edit(*span_of(found), "", why, thing)
 
 
 def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:

@@ -8,7 +8,7 @@ from typing import Final
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import StatementParts, at, closing, outer, outer_words
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, option_scopes, remove, value_at
+from bridge.ddl.rule import Edit, Site, UnsupportedError, option_scopes, remove, value_at
 from bridge.ddl.server_features import Feature
 
 _UNICODE: Final = frozenset({"_utf8mb4", "_utf8", "_utf8mb3"})
@@ -23,7 +23,7 @@ OF_SOURCE: Final = "the default of the source"
 _AS_BYTES: Final = "the source compares bytes, with blanks at the end (ddl.source)"
 
 
-def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def names(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces collations that the target does not know by the nearest ones that it knows."""
     for i, token in enumerate(statement.tokens):
         if token.word == "COLLATE":
@@ -34,7 +34,7 @@ def names(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 yield Edit(*named.span, chosen, f"the target has no collation {name}")
 
 
-def charsets(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def charsets(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces character sets that the target does not know by utf8mb4, which holds all characters; also TiDB's latin1,
     whose texts are utf8mb4, and those without a collation that compares like the source's.  Refuses bytes as texts."""
     for scope in _scopes(statement):
@@ -49,7 +49,7 @@ def charsets(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
                 yield Edit(*named.span, chosen, why)
 
 
-def short_forms(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def short_forms(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Writes out what else says a character set or a collation in a column of TiDB's: BINARY, where the target has it
     compared with blanks at the end; ASCII, which is latin1; NATIONAL, which means nothing to TiDB (its parser,
     NationalOpt)."""
@@ -80,7 +80,7 @@ def _short_form(column: Sequence[Token], i: int, token: Token, site: Site) -> It
         yield Edit(*token.span, collation, _AS_BYTES)
 
 
-def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def defaults(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Writes out the source's default collation behind a character set without one; the target's default may differ."""
     for scope in _scopes(statement):
         words = set(outer_words(scope))
@@ -92,7 +92,7 @@ def defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
                 yield Edit(named.span[1], named.span[1], f" COLLATE {collation}", _why(site))
 
 
-def databases(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def databases(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Writes out the source's defaults for a new database without a character set and a collation."""
     words = {token.word for token in statement.options}
     if statement.classified.kind is not StatementKind.CREATE_DATABASE or words & {"CHARACTER", "CHARSET", "COLLATE"}:
@@ -104,7 +104,7 @@ def databases(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
         yield Edit(end, end, text if statement.options else text.rstrip(), _why(site))
 
 
-def tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def tables(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Writes out the source's defaults for a new table, where nobody has chosen the default of its database on the
     target."""
     words = set(outer_words(statement.options))
@@ -120,7 +120,7 @@ def tables(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
         yield Edit(end, end, text, _why(site) + ("" if is_sure else why))
 
 
-def introducers(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def introducers(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes the introducer of `_utf8mb4'x'` where servers accept only a plain string, or where the target does not
     know the character set.  The connection uses utf8mb4 anyway."""
     known = {f"_{charset}" for charset in site.target.collations.defaults} | {"_binary"}

@@ -9,12 +9,12 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import StatementParts, at, closing, span_of
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, Site, UnsupportedError, remove
+from bridge.ddl.rule import Edit, Site, UnsupportedError, remove
 from bridge.ddl.rules.other_values import MOMENTS, takes_no_null
 from bridge.ddl.server_features import Feature, Flavour
 
 
-def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out defaults that come from a sequence: the target gets no sequences, and the values come with the
     rows."""
     for item, i in statement.in_columns("DEFAULT"):
@@ -35,7 +35,7 @@ def sequence_at(column: Sequence[Token], i: int) -> int | None:
     return i + 4 + 2 * (at(column, i + 5).text == ".")
 
 
-def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes NULL or NOT NULL behind the expression of a generated column, which MariaDB does not accept."""
     for item, generated in statement.in_columns("AS"):
         column = item.definition
@@ -45,7 +45,7 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit | Omi
                 yield remove(column[i - is_not : i + 1], "the target takes no NULL or NOT NULL for a generated column")
 
 
-def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces column->path and column->>path by functions."""
     found = statement.tokens
     for i, token in enumerate(found):
@@ -59,7 +59,7 @@ def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit | Omissi
             yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
 
 
-def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Writes out what the rows that are there get in a new JSON column that takes no NULL.  MariaDB's JSON is a text,
     and would give them an empty one."""
     if site.source == Flavour.MARIADB or site.target.flavour is not Flavour.MARIADB:
@@ -69,7 +69,7 @@ def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
         yield Edit(end, end, " DEFAULT 'null'", "the JSON that the upstream's rows get")
 
 
-def compressed(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def compressed(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes COMPRESSED [= method] of a column, and writes STORED for PERSISTENT: MariaDB alone has them."""
     for item, i in statement.in_columns("COMPRESSED", "PERSISTENT"):
         column = item.definition
@@ -80,7 +80,7 @@ def compressed(statement: StatementParts, site: Site) -> Iterator[Edit | Omissio
             yield remove(column[i:end], "it says how rows are stored, not what they are")
 
 
-def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def vectors(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Turns vectors, which come as text, into a text column where the target's VECTOR accepts no text."""
     for item in statement.columns:
         if at(item.definition, 1).word == "VECTOR":
@@ -94,7 +94,7 @@ def vectors(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             )
 
 
-def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces RENAME COLUMN by CHANGE where the target lacks it.  CHANGE needs the whole definition, which is the
     target's own."""
     for item in statement.items:
@@ -112,7 +112,7 @@ def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit | Om
         yield Edit(*item.span, text, "the target has no RENAME COLUMN; the definition is the column's own")
 
 
-def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def expression_defaults(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out a default that the target cannot have, since rows come with all their values.  It refuses where
     existing rows would get that default.  What MariaDB takes as it is, MySQL takes in parentheses only."""
     fills = statement.classified.kind is StatementKind.ALTER_TABLE

@@ -9,14 +9,14 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.clauses import Item, StatementParts, at, closing, outer
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Omission, OmittedObject, Site, remove
+from bridge.ddl.rule import Edit, OmittedObject, Site, remove
 from bridge.ddl.server_features import Feature, Flavour
 from bridge.model import TableName
 
 _UNLIKE: Final = "source and target do not keep the same checks, and the upstream has checked the rows"
 
 
-def checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def checks(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out CHECK constraints, and what is done to them, unless source and target are both MySQL or both MariaDB.
 
     They change no row.  TiDB keeps none unless it is told to (TiDB manual, "Constraints"); MySQL before 8.0.16 reads
@@ -27,9 +27,9 @@ def checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
         return
     for item in statement.items:
         if item.change is C.ADD_CHECK:
-            yield Omission(item, _UNLIKE, OmittedObject("constraint", item.name or ""))
+            yield remove(item.tokens, _UNLIKE, OmittedObject("constraint", item.name or ""))
         elif item.change is C.ALTER_CHECK:
-            yield Omission(item, _UNLIKE)
+            yield remove(item.tokens, _UNLIKE)
         elif item.change is C.DROP_CONSTRAINT and item.name:
             yield from _dropped(item, statement.classified.tables[0], site)
     for item, i in statement.in_columns("CHECK"):
@@ -37,13 +37,13 @@ def checks(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             yield remove(_check_at(item.definition, i), _UNLIKE)
 
 
-def _dropped(item: Item, table: TableName, site: Site) -> Iterator[Edit | Omission]:
+def _dropped(item: Item, table: TableName, site: Site) -> Iterator[Edit]:
     """Drops what the target has by that name, such as a foreign key, or the check of a table that was copied."""
     is_check = item.tokens[1].word == "CHECK" or site.is_from_tidb
     if site.around.lacks(table, OmittedObject("constraint", item.name or "")) or (
         is_check and not site.around.exists(table, "constraint", item.name or "")
     ):
-        yield Omission(item, "the target never got this check")
+        yield remove(item.tokens, "the target never got this check")
     elif item.tokens[1].word == "CHECK":
         yield Edit(*item.tokens[1].span, "CONSTRAINT", "the word that all servers know")
 
@@ -56,7 +56,7 @@ def _check_at(column: Sequence[Token], i: int) -> Sequence[Token]:
     return column[start : end + (2 if words == ["NOT", "ENFORCED"] else words[0] == "ENFORCED")]
 
 
-def inline_references(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def inline_references(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Handles REFERENCES of a column: TiDB and MySQL before 9 read it but make no foreign key of it; MariaDB makes
     one."""
     if site.source == "mariadb" and site.target.has(Feature.INLINE_REFERENCES):
@@ -80,7 +80,7 @@ def _end_of_references(column: Sequence[Token], i: int) -> int:
 _REACTIONS: Final = frozenset({"RESTRICT", "CASCADE", "SET", "NO"})
 
 
-def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces INVISIBLE by MariaDB's IGNORED.  Where the target has neither, the index stays in use, which changes no
     row."""
     ignored = site.target.has(Feature.IGNORED_INDEX)
@@ -88,7 +88,7 @@ def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | 
     why = "the target calls an invisible index IGNORED" if ignored else "the target cannot hide an index"
     for item in statement.items:
         if item.change is C.INDEX_VISIBILITY and not ignored:
-            yield Omission(item, why)
+            yield remove(item.tokens, why)
             continue
         if item.change not in {C.ADD_INDEX, C.ADD_PRIMARY_KEY, C.INDEX_VISIBILITY}:
             continue  # a column can be INVISIBLE too
@@ -97,16 +97,16 @@ def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | 
                 yield Edit(*token.span, words[token.word] if ignored else "", why)
 
 
-def foreign_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def foreign_indexes(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out indexes of a kind that the target lacks: they change no row, and the upstream checks uniqueness."""
     for item in statement.items:
         if item.change is not C.ADD_INDEX:
             continue
-        words = {token.word for token in item.definition[:2]}
+        words, thing = {token.word for token in item.definition[:2]}, OmittedObject("index", item.name or "")
         if words & {"VECTOR", "COLUMNAR", "HYBRID"} and not site.target.has(Feature.TIDB_SYNTAX):
-            yield Omission(item, "the target has no such index", OmittedObject("index", item.name or ""))
+            yield remove(item.tokens, "the target has no such index", thing)
         elif _has_expression(item) and not site.target.has(Feature.EXPRESSION_INDEX):
-            yield Omission(item, "the target has no index on an expression", OmittedObject("index", item.name or ""))
+            yield remove(item.tokens, "the target has no index on an expression", thing)
 
 
 def _has_expression(item: Item) -> bool:
@@ -121,13 +121,11 @@ def _has_expression(item: Item) -> bool:
     )
 
 
-def unmade_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def unmade_indexes(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out actions on an index that was left out."""
-    for item in statement.items:
-        if item.change in {C.DROP_INDEX, C.RENAME_INDEX, C.INDEX_VISIBILITY} and item.name:
-            thing = OmittedObject("index", item.name)
-            if site.around.lacks(statement.classified.tables[0], thing):
-                renamed = at(item.tokens, 4).name if item.change is C.RENAME_INDEX else None
-                yield Omission(
-                    item, "the target never got this index", OmittedObject("index", renamed) if renamed else None
-                )
+    about_index = {C.DROP_INDEX, C.RENAME_INDEX, C.INDEX_VISIBILITY}
+    for item in (item for item in statement.items if item.change in about_index and item.name):
+        if site.around.lacks(statement.classified.tables[0], OmittedObject("index", item.name or "")):
+            renamed = at(item.tokens, 4).name if item.change is C.RENAME_INDEX else None
+            thing = OmittedObject("index", renamed) if renamed else None
+            yield remove(item.tokens, "the target never got this index", thing)

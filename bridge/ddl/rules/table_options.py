@@ -13,7 +13,6 @@ from bridge.ddl.clauses import Item, StatementParts, at, outer, span_of, with_de
 from bridge.ddl.lexer import Token
 from bridge.ddl.rule import (
     Edit,
-    Omission,
     Site,
     beginning,
     option_scopes,
@@ -39,13 +38,13 @@ _INNODB: Final = "InnoDB has no such option; it says how rows are stored, not wh
 _FILES: Final = "the target decides itself where it keeps its files, and how"
 
 
-def never_run(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def never_run(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes how long to wait for a lock (MariaDB), and where files are."""
     for span in statement.classified.never_run:
         yield Edit(*span, "", "the target decides itself how long it waits, and where it keeps its files")
 
 
-def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def options(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes options [DEFAULT] NAME [=] value of tables, databases and partitions that the target lacks or decides
     itself; and what MariaDB writes as `name`='value' for an engine."""
     left_out = {name: why for names, why in _left_out(statement, site) for name in names}
@@ -114,7 +113,7 @@ WAS_THERE: Final = "it did nothing upstream, by its IF NOT EXISTS, as what it ma
 _WAS_NOT_THERE: Final = "it did nothing upstream, by its IF EXISTS, as what it changes was not there"
 
 
-def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes IF EXISTS and IF NOT EXISTS where the target lacks them, and leaves out what did nothing upstream by
     them: the target has what the upstream had."""
     found = statement.tokens
@@ -134,7 +133,7 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit | Omission
             things = [one.tokens for one in idle]
         is_idle = [_exists(statement, item, one, site, is_whole=is_whole) is is_not for one in things if idle]
         if is_idle and all(is_idle):
-            yield from (Omission(one, why) for one in idle)
+            yield from (remove(one.tokens, why) for one in idle)
             continue
         if any(is_idle):
             yield from _without_idle(statement, things, is_idle, why)
@@ -162,13 +161,13 @@ def _things(item: Item, behind: Sequence[Token]) -> Sequence[Sequence[Token]]:
 
 def _without_idle(
     statement: StatementParts, things: Sequence[Sequence[Token]], is_idle: Sequence[bool], why: str
-) -> Iterator[Edit | Omission]:
+) -> Iterator[Edit]:
     """Removes things of a list that do nothing; one of them stays."""
     items = {item.tokens: item for item in statement.items}
     spans, first = [span_of(one) for one in things], is_idle.index(False)
     for i, (start, end) in enumerate(spans):
         if is_idle[i] and (item := items.get(tuple(things[i]))):
-            yield Omission(item, why)
+            yield remove(item.tokens, why)
         elif is_idle[i]:
             yield Edit(start, spans[i + 1][0], "", why) if i < first else Edit(spans[i - 1][1], end, "", why)
 

@@ -8,12 +8,11 @@ from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.clauses import Item, StatementParts, at, outer, span_of, with_depth
+from bridge.ddl.clauses import StatementParts, at, outer, span_of, with_depth
 from bridge.ddl.lexer import Named
 from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
-    Omission,
     OmittedObject,
     Site,
     UnsupportedError,
@@ -61,24 +60,24 @@ def versions(statement: StatementParts, site: Site) -> None:
         )
 
 
-def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
     words = [token.word for token in statement.tokens[:3]]
     if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
-        whole = Item(C.CREATE_TABLE, statement.tokens)
         thing = OmittedObject("table", str(statement.classified.tables[0]))
-        yield Omission(whole, "the target has no global temporary tables; none of its rows is replicated", thing)
+        why = "the target has no global temporary tables; none of its rows is replicated"
+        yield remove(statement.tokens, why, thing)
 
 
-def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out drops of tables that were left out."""
     if statement.classified.kind is StatementKind.DROP_TABLE:
         for item, name in zip(statement.items, statement.classified.tables, strict=True):
             if site.around.lacks(name, OmittedObject("table", str(name))):
-                yield Omission(item, "the target never got it")
+                yield remove(item.tokens, "the target never got it")
 
 
-def names_case(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def names_case(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Writes names as the target stores them, where it tells names apart by case.  TiDB, and MySQL on some systems,
     find a table whatever the case of the letters.
 
@@ -116,7 +115,7 @@ def _found(known: Classified) -> Sequence[Named]:
     return known.touched
 
 
-def current_database(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def current_database(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Writes the name into ALTER DATABASE without one: some servers would take the first word of its options for a
     name."""
     if statement.classified.kind is StatementKind.ALTER_DATABASE and statement.tokens[2:] == statement.options:
@@ -124,7 +123,7 @@ def current_database(statement: StatementParts, site: Site) -> Iterator[Edit | O
         yield Edit(end, end, f" {quote_name(statement.classified.database)}", "the database of the message")
 
 
-def view_rights(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def view_rights(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Makes a replicated view run with its reader's rights, so that it shows a reader no more than the reader may
     see.  It must not have the rights of the account that made it, which the target may lack, nor the bridge's."""
     if statement.classified.kind is not StatementKind.CREATE_VIEW:
@@ -162,7 +161,7 @@ def hashed_partitions(statement: StatementParts, site: Site) -> None:
         )
 
 
-def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def hints(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes ALGORITHM and LOCK of CREATE INDEX and DROP INDEX."""
     found = statement.tokens
     for i, token in outer(found if statement.classified.kind in _INDEXES else ()):
@@ -170,7 +169,7 @@ def hints(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
             yield remove(found[i : value_at(found, i) + 1], HOW)
 
 
-def engines(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def engines(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces other engines by InnoDB: only InnoDB tables can be written exactly once."""
     for scopes, is_inner in ((option_scopes, False), (partition_scopes, True)):
         for scope in scopes(statement):

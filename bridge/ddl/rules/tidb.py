@@ -11,7 +11,6 @@ from bridge.ddl.clauses import ADDS_COLUMN, ADDS_KEY, Item, StatementParts, at, 
 from bridge.ddl.lexer import Token, tidb_comments
 from bridge.ddl.rule import (
     Edit,
-    Omission,
     OmittedObject,
     Site,
     UnsupportedError,
@@ -28,7 +27,7 @@ _OPTIONS: Final = frozenset({*TIDB_OPTIONS, "AUTO_RANDOM_BASE", "TTL_ENABLE", "T
 _ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
 
 
-def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def comments(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes `/*T![feature] ... */`, so that the journal tells what was left out; to other servers it is only a
     comment."""
     for comment in tidb_comments(statement.text):
@@ -37,7 +36,7 @@ def comments(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]
         yield Edit(start, end, "", f"TiDB's alone: {comment.feature}")
 
 
-def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def columns(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes AUTO_RANDOM, CLUSTERED and NONCLUSTERED, GLOBAL, LOCAL and PRE_SPLIT_REGIONS of indexes."""
     for item, i in statement.in_columns("AUTO_RANDOM"):
         has_bits = at(item.definition, i + 1).text == "("
@@ -54,9 +53,8 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                 end = closing(item.definition, value) if at(item.definition, value).text == "(" else value
                 yield remove(item.definition[i : end + 1], _WHY)
             elif item.change is C.ADD_INDEX and token.word == "WHERE":
-                yield Omission(
-                    item, "the target has no index on some rows only", OmittedObject("index", item.name or "")
-                )
+                thing = OmittedObject("index", item.name or "")
+                yield remove(item.tokens, "the target has no index on some rows only", thing)
 
 
 def _is_partitioned(statement: StatementParts, site: Site) -> bool:
@@ -65,7 +63,7 @@ def _is_partitioned(statement: StatementParts, site: Site) -> bool:
     return bool(site.around.partition_method(statement.classified.tables[0]))
 
 
-def _unique_over_partitions(item: Item) -> Iterator[Omission]:
+def _unique_over_partitions(item: Item) -> Iterator[Edit]:
     """Leaves out a unique index that holds over all partitions, of which other servers have none: it changes no row.
     Without the primary key rows would not be found."""
     if item.change is not C.ADD_INDEX:
@@ -74,12 +72,11 @@ def _unique_over_partitions(item: Item) -> Iterator[Omission]:
             " (GLOBAL): replace the statement by one without partitions, or with a key that holds their columns"
         )
     if any(token.word == "UNIQUE" for token in item.definition[:3]):
-        yield Omission(
-            item, "the target has no unique index over all partitions", OmittedObject("index", item.name or "")
-        )
+        thing = OmittedObject("index", item.name or "")
+        yield remove(item.tokens, "the target has no unique index over all partitions", thing)
 
 
-def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes TIDB_SHARD(column) from the columns of an index: it scatters what the columns behind it hold, and says
     nothing of a row that they do not."""
     for item in statement.items:
@@ -100,12 +97,12 @@ def _is_key_option(item: Item, i: int) -> bool:
     return item.change in ADDS_KEY and word in words and any(t.text == ")" for t in item.definition[:i])
 
 
-def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
+def options(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes TiDB's options of tables and databases, and its actions of ALTER TABLE."""
     for item in statement.items:
         is_action = item.tokens[0].word in _ACTIONS or [t.word for t in item.tokens[:2]] == ["SET", "TIFLASH"]
         if item.change is C.REMOVE_TTL or (item.change is C.TABLE_OPTION and is_action):
-            yield Omission(item, _WHY)
+            yield remove(item.tokens, _WHY)
     yield from _of_partitions(statement)
     for scope in option_scopes(statement):
         if scope[0].word not in {*_ACTIONS, "SET"} or statement.classified.kind is StatementKind.CREATE_TABLE:
@@ -115,7 +112,7 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:
                     yield remove(scope[beginning(scope, i) : end], _WHY)
                     done = end
         elif statement.classified.kind is StatementKind.ALTER_DATABASE:
-            yield Omission(Item(C.ALTER_DATABASE, statement.tokens), _WHY)
+            yield remove(statement.tokens, _WHY)
 
 
 def _of_partitions(statement: StatementParts) -> Iterator[Edit]:
