@@ -25,6 +25,8 @@ from bridge.events import DdlStatement, RowChange
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.mysql.server_errors import server_words
 from bridge.mysql.state import schema as own_tables
+from bridge.mysql.state.progress import Progress
+from bridge.mysql.state.routes_record import require_kept_rules
 from bridge.tso import parse_moment
 from bridge.watch.server import parse_address
 
@@ -57,7 +59,7 @@ class Doctor:
         if create:
             with closing(target.connect(autocommit=True)) as session:
                 own_tables.make(session, self._settings.target.schema_name)
-        return server.gather(target, self._settings, accepts_change=self._accepts_change)
+        return server.gather(target, self._settings)
 
     def _source(self, facts: SourceFacts) -> Iterator[Finding]:
         self._read = facts
@@ -82,6 +84,8 @@ class Doctor:
         settings, target, found = self._settings, target_of(self._settings), self._decoded
         self._has_target = True
         yield from server.judge(facts, str(target), settings)
+        if facts.progress:
+            yield from self._rules(facts.progress)
         if self._read and facts.progress:
             yield from kafka.judge_topics(self._read, facts.progress)
         elif self._read:
@@ -91,8 +95,18 @@ class Doctor:
         names = {change.schema for change in changes if change.schema and not reserved.why(change.schema)}
         yield from grants.judge(facts.grants, facts.flavour, settings.target.schema_name, names)
         if found:
-            gather = partial(tables.gather, target, found, settings)
+            gather = partial(tables.gather, target, found, settings, is_known=facts.progress is not None)
             yield from _of("target", gather, lambda got: tables.judge(got, found, settings))
+
+    def _rules(self, progress: Progress) -> Iterator[Finding]:
+        """Says that a start would refuse the routes or the filters, since the pipeline ran with others."""
+        settings = self._settings
+        own, accepts = settings.target.schema_name, self._accepts_change
+        with closing(target_of(settings).connect(autocommit=True)) as session:
+            try:
+                require_kept_rules(session, own, progress, settings.row_rules, accepts_change=accepts)
+            except UsageError as refusal:
+                yield failed("routes", refusal)
 
     def _upstream(self, facts: UpstreamFacts) -> Iterator[Finding]:
         settings, origin = self._settings, upstream_of(self._settings)

@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from bridge.commands.check import grants
-from bridge.commands.check.finding import Finding, Level, fail, failed, ok, warn
+from bridge.commands.check.finding import Finding, Level, fail, ok, warn
 from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.ddl.collation_tables import is_tidb
 from bridge.ddl.server_features import Flavour, Version, read_version
-from bridge.errors import UsageError
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import Reach, find_limits, writable
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.mysql.state.routes_record import require_kept_rules
 from bridge.quoting import quote_name
 
 _VARIABLES: Final = ("log_bin", "binlog_format", "lower_case_table_names")
@@ -46,7 +44,6 @@ class ServerFacts:
     variables: global variables, in lower case; those that it does not have are missing.
     own_tables: whether the bridge's own tables are there; why they cannot be used raises TargetError before.
     progress: of the pipeline, when it is known.
-    other_routes: the refusal of the routes, when they are not those that the pipeline ran with.
     """
 
     version: str
@@ -57,7 +54,6 @@ class ServerFacts:
     own_tables: bool
     grants: grants.GrantFacts
     progress: Progress | None = None
-    other_routes: UsageError | None = None
 
     @property
     def flavour(self) -> Flavour:
@@ -65,14 +61,13 @@ class ServerFacts:
         return read_version(self.version)[0]
 
 
-def gather(target: Target, settings: Settings, *, accepts_change: bool = False) -> ServerFacts:
-    """Asks the target, over two connections; writes nothing.  accepts_change: as of `keep_rules`."""
+def gather(target: Target, settings: Settings) -> ServerFacts:
+    """Asks the target, over two connections; writes nothing."""
     table = ProgressTable(settings.name, settings.target.schema_name)
     with closing(target.connect(autocommit=True)) as session:
         with closing(target.connect(autocommit=True)) as second:
             limits = tuple(find_limits(session, second))
         has_own_tables = _has_own_tables(session, table)
-        progress = table.read(session) if has_own_tables else None
         return ServerFacts(
             version=str(session.value("SELECT VERSION()")),
             encryption=Encryption(session.encryption, session.is_encrypted),
@@ -81,8 +76,7 @@ def gather(target: Target, settings: Settings, *, accepts_change: bool = False) 
             limits=limits,
             own_tables=has_own_tables,
             grants=grants.gather(session),
-            progress=progress,
-            other_routes=_other_routes(session, table, progress, settings, accepts_change=accepts_change),
+            progress=table.read(session) if has_own_tables else None,
         )
 
 
@@ -91,17 +85,6 @@ def _has_own_tables(session: Session, progress: ProgressTable) -> bool:
         return False
     own_tables.refuse_without_transactions(session, progress.schema)
     return True
-
-
-def _other_routes(
-    session: Session, table: ProgressTable, progress: Progress | None, settings: Settings, *, accepts_change: bool
-) -> UsageError | None:
-    try:
-        if progress is not None:
-            require_kept_rules(session, table.schema, progress, settings.row_rules, accepts_change=accepts_change)
-    except UsageError as refusal:
-        return refusal
-    return None
 
 
 def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Finding]:
@@ -118,8 +101,6 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
         "are there" if facts.own_tables else "are not there yet; the first start, or bridge check --create, makes them"
     )
     yield ok("own-tables", f"the bridge's own tables in {name} {made}")
-    if facts.other_routes:
-        yield failed("routes", facts.other_routes)
 
 
 def judge_version(said: str, place: str) -> Finding:

@@ -16,10 +16,7 @@ from bridge.events import SEP, DdlStatement, LeftOut, RowChange, Undecodable
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
 from bridge.mysql.catalog import SideEffect, find_side_effects, load_tables
-from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.state import schema as own_tables
-from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.types.type_check import is_changed_to
@@ -55,16 +52,14 @@ class Needed:
     is_certain: bool
 
 
-def gather(target: Target, found: Decoded, settings: Settings) -> TableFacts:
-    """Asks the target for its tables."""
+def gather(target: Target, found: Decoded, settings: Settings, *, is_known: bool) -> TableFacts:
+    """Asks the target for its tables.  is_known: as of `TableFacts`."""
     routes = settings.table_routes
     names = sorted({routes.target(TableName(row.schema, row.table)) for row in found.rows})
     with closing(target.connect(autocommit=True)) as session:
         tables = load_tables(session, names)
         effects = find_side_effects(session, cascades=found.is_mysql_born)
-        return TableFacts(
-            tables, [effect for effect in effects if routes.accepts_target(*effect.table)], _is_known(session, settings)
-        )
+        return TableFacts(tables, [one for one in effects if routes.accepts_target(*one.table)], is_known)
 
 
 def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
@@ -184,9 +179,3 @@ def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:
             f"the target lacks tables of which the sample has rows: {few(others)}",
             "fine if a schema change in the topic makes them; otherwise copy the upstream's tables first (--from)",
         )
-
-
-def _is_known(session: Session, settings: Settings) -> bool:
-    if not own_tables.are_made(session, settings.target.schema_name):
-        return False
-    return ProgressTable(settings.name, settings.target.schema_name).read(session) is not None

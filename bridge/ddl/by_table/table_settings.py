@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Self
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 
 from bridge.ddl.by_table.event_filters import EventFilter, event_filter
-from bridge.errors import UsageError
 from bridge.filters.routes import Route
 
 
@@ -27,14 +24,6 @@ class RouteTable(BaseModel):
     merge: bool = False
     """Whether several tables, the shards of one, may go to one target (`=>`)."""
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        try:
-            _ = self.route
-        except UsageError as error:
-            raise ValueError(str(error)) from None
-        return self
-
     @property
     def route(self) -> Route:
         """The route; UsageError for one that cannot be read or had."""
@@ -52,14 +41,6 @@ class EventFilterTable(BaseModel):
     """What is left out: `insert`, `update`, `delete`, or classes of schema changes."""
     ignore_sql: tuple[str, ...] = Field(default=(), alias="ignore-sql")
     """Go regular expressions of schema changes that are left out."""
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        try:
-            _ = self.event_filter
-        except UsageError as error:
-            raise ValueError(str(error)) from None
-        return self
 
     @property
     def event_filter(self) -> EventFilter:

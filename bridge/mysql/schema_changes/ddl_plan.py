@@ -30,6 +30,7 @@ from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.state.ddl_journal import NOTHING_TO_RUN, Journal, JournalEntry, JournalState
+from bridge.mysql.table_definition import load_objects
 from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_canal, is_of_debezium
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
@@ -333,12 +334,5 @@ class OnTarget(Surroundings):
 
     def unique_keys(self, table: TableName) -> dict[str, tuple[str, ...]]:
         """Gives the columns of each unique key, the primary key included, by the key's name; all in lower case."""
-        rows = self._session.rows(
-            "SELECT index_name, column_name FROM information_schema.statistics"
-            " WHERE table_schema = %s AND table_name = %s AND non_unique = 0 ORDER BY index_name, seq_in_index",
-            tuple(self.stored_name(table) or table),
-        )
-        keys: dict[str, tuple[str, ...]] = {}
-        for name, column in rows:
-            keys[name.lower()] = (*keys.get(name.lower(), ()), (column or "").lower())
-        return keys
+        found = load_objects(self._session, [self.stored_name(table) or table]).values()
+        return {name.lower(): one.parts for table in found for name, one in table.indexes.items() if one.unique}
