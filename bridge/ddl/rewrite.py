@@ -31,9 +31,9 @@ from bridge.ddl.rules import (
 from bridge.ddl.server_features import Feature
 
 RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
-    (tables.recover, None),
+    (tables.recover, Feature.TIDB_SYNTAX),
     (tables.versions, Feature.TIDB_SYNTAX),
-    (tables.global_temporary, None),
+    (tables.global_temporary, Feature.TIDB_SYNTAX),
     (tables.dropped_unmade, None),
     (tables.possible_names, Feature.TIDB_SYNTAX),
     (tidb.comments, Feature.TIDB_SYNTAX),
@@ -54,8 +54,8 @@ RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
     (other_values.refuse_other_values, None),
     (time_zones.local_times, None),
     (tables.hashed_partitions, None),
-    (column_definitions.generated_null, Feature.GENERATED_NULL),
-    (column_definitions.json_arrows, Feature.JSON_ARROW),
+    (column_definitions.generated_null, Feature.MYSQL_SYNTAX),
+    (column_definitions.json_arrows, Feature.MYSQL_SYNTAX),
     (column_definitions.json_nulls, None),
     (column_definitions.compressed, Feature.MARIADB_SYNTAX),
     (column_definitions.vectors, Feature.VECTOR_TEXT),

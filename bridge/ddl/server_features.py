@@ -36,16 +36,12 @@ class Feature(StrEnum):
     EXPRESSION_INDEX = "indexes on expressions"
     CHECKS = "CHECK constraints"
     FRACTION_MODE = "a mode in which fractions of seconds are rounded or cut as elsewhere"
-    GENERATED_NULL = "NOT NULL behind a generated column"
     EXPRESSION_DEFAULT = "expressions as defaults"
     RENAME_COLUMN = "RENAME COLUMN"
-    JSON_ARROW = "the operators -> and ->>"
+    MYSQL_SYNTAX = "what MySQL and TiDB know, and MariaDB does not: options, -> and ->>, generated columns NOT NULL"
     VECTOR_TEXT = "VECTOR columns that take text"
-    TABLE_ENCRYPTION = "the table option ENCRYPTION"
     DATABASE_ENCRYPTION = "the database option ENCRYPTION"
-    RECOVER = "RECOVER TABLE and FLASHBACK TABLE"
     INLINE_REFERENCES = "foreign keys by REFERENCES of a column"
-    TABLE_COMPRESSION = "the table option COMPRESSION"
     MARIADB_SYNTAX = "MariaDB's own options"
     IF_EXISTS = "IF EXISTS and IF NOT EXISTS of columns and indexes"
 
@@ -81,21 +77,15 @@ SUPPORT: Final = (
     Support(_F.RENAME_COLUMN, _TI, (), f"{_TIDB_DOCS}/sql-statement-alter-table"),
     Support(_F.FRACTION_MODE, _MY, (8, 0), f"{_MYSQL_MANUAL}/8.0/en/sql-mode.html#sqlmode_time_truncate_fractional"),
     Support(_F.FRACTION_MODE, _MA, (10, 4, 1), "mariadb.com/kb/en/sql-mode (TIME_ROUND_FRACTIONAL)"),
-    Support(_F.GENERATED_NULL, _MY, (5, 7), f"{_MYSQL_MANUAL}/5.7/en/create-table-generated-columns.html"),
-    Support(_F.GENERATED_NULL, _TI, (), f"{_TIDB_DOCS}/generated-columns"),
-    Support(_F.JSON_ARROW, _MY, (5, 7, 13), f"{_MYSQL_MANUAL}/5.7/en/json-search-functions.html"),
-    Support(_F.JSON_ARROW, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-index#multi-valued-indexes"),
+    # COMPRESSION (5.7.8), ENCRYPTION (5.7.11), the operators (5.7.13, json-search-functions.html)
+    Support(_F.MYSQL_SYNTAX, _MY, (5, 7, 13), f"{_MYSQL_MANUAL}/5.7/en/create-table-generated-columns.html"),
+    Support(_F.MYSQL_SYNTAX, _TI, (), f"{_TIDB_DOCS}/generated-columns, sql-statement-create-table"),
     # MySQL 9 (STRING_TO_VECTOR) and MariaDB 11.7 (VEC_FromText) have the type, but take no text for it.
     Support(_F.VECTOR_TEXT, _TI, (8, 4), f"{_TIDB_DOCS}/vector-search-data-types"),
-    Support(_F.TABLE_ENCRYPTION, _MY, (5, 7, 11), f"{_MYSQL_MANUAL}/5.7/en/innodb-data-encryption.html"),
-    Support(_F.TABLE_ENCRYPTION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
     Support(_F.DATABASE_ENCRYPTION, _MY, (8, 0, 16), f"{_MYSQL_MANUAL}/8.0/en/create-database.html"),
     Support(_F.DATABASE_ENCRYPTION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-database (in its grammar)"),
-    Support(_F.RECOVER, _TI, (), f"{_TIDB_DOCS}/sql-statement-recover-table"),
     Support(_F.INLINE_REFERENCES, _MA, (10, 5), "mariadb.com/kb/en/foreign-keys (before: parsed, without effect)"),
     Support(_F.INLINE_REFERENCES, _MY, (9, 0), f"{_MYSQL_MANUAL}/9.0/en/create-table-foreign-keys.html"),
-    Support(_F.TABLE_COMPRESSION, _MY, (5, 7, 8), f"{_MYSQL_MANUAL}/5.7/en/innodb-page-compression.html"),
-    Support(_F.TABLE_COMPRESSION, _TI, (), f"{_TIDB_DOCS}/sql-statement-create-table (parsed, without effect)"),
     Support(_F.MARIADB_SYNTAX, _MA, (), "mariadb.com/kb/en/create-table/#table-options"),
     Support(_F.IF_EXISTS, _MA, (10, 0, 2), "mariadb.com/kb/en/alter-table"),
     Support(_F.IF_EXISTS, _TI, (), f"{_TIDB_DOCS}/sql-statement-add-column"),

@@ -10,26 +10,26 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import probe
 from tests.support.pipelines import admin
 
-NEEDS: dict[Feature, str] = {
-    Feature.TIDB_SYNTAX: "CREATE TABLE p (a INT PRIMARY KEY CLUSTERED)",
-    Feature.INVISIBLE_INDEX: "CREATE TABLE p (a INT, KEY i (a) INVISIBLE)",
-    Feature.IGNORED_INDEX: "CREATE TABLE p (a INT, KEY i (a) IGNORED)",
-    Feature.EXPRESSION_INDEX: "CREATE TABLE p (a INT, KEY i ((a + 1)))",
-    Feature.CHECKS: "SELECT * FROM information_schema.check_constraints",  # older servers read them, and keep nothing
-    Feature.FRACTION_MODE: "SET @@sql_mode = CONCAT('TIME_', /*M! 'ROUND' */ /*!80000 'TRUNCATE' */, '_FRACTIONAL')",
-    Feature.GENERATED_NULL: "CREATE TABLE p (a INT, b INT AS (a + 1) STORED NOT NULL)",
-    Feature.EXPRESSION_DEFAULT: "CREATE TABLE p (a INT DEFAULT (1 + 1))",
-    Feature.RENAME_COLUMN: "ALTER TABLE t RENAME COLUMN b TO c",
-    Feature.JSON_ARROW: "CREATE TABLE p (j JSON, a INT AS (j->'$.a'))",
-    Feature.VECTOR_TEXT: "CREATE TABLE p (v VECTOR(3))",
-    Feature.TABLE_ENCRYPTION: "CREATE TABLE p (a INT) ENGINE=InnoDB ENCRYPTION='N'",
-    Feature.DATABASE_ENCRYPTION: "CREATE DATABASE d ENCRYPTION 'N'",
-    Feature.RECOVER: "RECOVER TABLE t",
-    Feature.INLINE_REFERENCES: "ALTER TABLE r DROP FOREIGN KEY r_ibfk_1",
-    Feature.TABLE_COMPRESSION: "CREATE TABLE p (a INT) ENGINE=InnoDB COMPRESSION='NONE'",
-    Feature.MARIADB_SYNTAX: "ALTER TABLE IF EXISTS t PAGE_CHECKSUM=1",
-    Feature.IF_EXISTS: "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT",
-}
+NEEDS: list[tuple[Feature, str]] = [
+    (Feature.TIDB_SYNTAX, "CREATE TABLE p (a INT PRIMARY KEY CLUSTERED)"),
+    (Feature.TIDB_SYNTAX, "RECOVER TABLE t"),
+    (Feature.MYSQL_SYNTAX, "CREATE TABLE p (a INT, b INT AS (a + 1) STORED NOT NULL)"),
+    (Feature.MYSQL_SYNTAX, "CREATE TABLE p (j JSON, a INT AS (j->'$.a'))"),
+    (Feature.MYSQL_SYNTAX, "CREATE TABLE p (a INT) ENGINE=InnoDB ENCRYPTION='N'"),
+    (Feature.MYSQL_SYNTAX, "CREATE TABLE p (a INT) ENGINE=InnoDB COMPRESSION='NONE'"),
+    (Feature.INVISIBLE_INDEX, "CREATE TABLE p (a INT, KEY i (a) INVISIBLE)"),
+    (Feature.IGNORED_INDEX, "CREATE TABLE p (a INT, KEY i (a) IGNORED)"),
+    (Feature.EXPRESSION_INDEX, "CREATE TABLE p (a INT, KEY i ((a + 1)))"),
+    (Feature.CHECKS, "SELECT * FROM information_schema.check_constraints"),  # older servers read them, and keep nothing
+    (Feature.FRACTION_MODE, "SET @@sql_mode = CONCAT('TIME_', /*M! 'ROUND' */ /*!80000 'TRUNCATE' */, '_FRACTIONAL')"),
+    (Feature.EXPRESSION_DEFAULT, "CREATE TABLE p (a INT DEFAULT (1 + 1))"),
+    (Feature.RENAME_COLUMN, "ALTER TABLE t RENAME COLUMN b TO c"),
+    (Feature.VECTOR_TEXT, "CREATE TABLE p (v VECTOR(3))"),
+    (Feature.DATABASE_ENCRYPTION, "CREATE DATABASE d ENCRYPTION 'N'"),
+    (Feature.INLINE_REFERENCES, "ALTER TABLE r DROP FOREIGN KEY r_ibfk_1"),
+    (Feature.MARIADB_SYNTAX, "ALTER TABLE IF EXISTS t PAGE_CHECKSUM=1"),
+    (Feature.IF_EXISTS, "ALTER TABLE t ADD COLUMN IF NOT EXISTS a INT"),
+]
 
 
 def runs(session: Session, statement: str) -> bool:
@@ -51,9 +51,9 @@ def test_a_server_knows_what_the_table_says(url: str) -> None:
     """Of every feature the table says whether this server has it."""
     with admin(url) as session:
         target = probe(session)
-        wrong = {f: target.has(f) for f, statement in NEEDS.items() if runs(session, statement) != target.has(f)}
-    assert wrong == {}
-    assert NEEDS.keys() == set(Feature)
+        wrong = [needed for needed in NEEDS if runs(session, needed[1]) != target.has(needed[0])]
+    assert wrong == []
+    assert {feature for feature, _ in NEEDS} == set(Feature)
 
 
 def test_collations_are_as_documented(url: str) -> None:

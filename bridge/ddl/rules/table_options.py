@@ -78,10 +78,10 @@ def _left_out(statement: StatementParts, site: Site) -> Iterator[tuple[Sequence[
         yield _OF_MARIADB, _WHY
         if known.database:
             yield ["COMMENT"], "the target has no comments of databases"
-    if not target.has(Feature.TABLE_COMPRESSION):
+    if not target.has(Feature.MYSQL_SYNTAX):
         yield ["COMPRESSION"], _WHY
     is_table = known.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
-    knows_encryption = target.has(Feature.TABLE_ENCRYPTION if is_table else Feature.DATABASE_ENCRYPTION)
+    knows_encryption = target.has(Feature.MYSQL_SYNTAX if is_table else Feature.DATABASE_ENCRYPTION)
     if not knows_encryption or (("ENCRYPTION", "Y") in told and not target.encrypts):
         yield ["ENCRYPTION"], _FILES
     if not target.encrypts:

@@ -44,7 +44,7 @@ def possible_names(statement: StatementParts, site: Site) -> None:
 
 def recover(statement: StatementParts, site: Site) -> None:
     """Refuses to bring a dropped table back, which only TiDB can do."""
-    if statement.classified.kind is StatementKind.RECOVER_TABLE and not site.target.has(Feature.RECOVER):
+    if statement.classified.kind is StatementKind.RECOVER_TABLE:
         raise UnsupportedError(
             "the target cannot bring a dropped table back; make the table by hand with the rows that the upstream has"
             " at this commit ts, then say bridge ddl done"
@@ -63,7 +63,7 @@ def versions(statement: StatementParts, site: Site) -> None:
 def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
     words = [token.word for token in statement.tokens[:3]]
-    if words[1:3] == ["GLOBAL", "TEMPORARY"] and not site.target.has(Feature.TIDB_SYNTAX):
+    if words[1:3] == ["GLOBAL", "TEMPORARY"]:
         thing = OmittedObject("table", str(statement.classified.tables[0]))
         why = "the target has no global temporary tables; none of its rows is replicated"
         yield remove(statement.tokens, why, thing)
