@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import re2
 
@@ -29,31 +29,15 @@ class GoRegexpError(ValueError):
     """Raised for a text that is no regular expression of Go's; the message says why."""
 
 
-class GoPattern:
-    """A regular expression as Go reads it (pkg.go.dev/regexp/syntax), by RE2, from whose authors Go has its own;
-    without regard to case."""
-
-    def __init__(self, pattern: str) -> None:
-        try:
-            self._pattern, self._compiled = pattern, re2.compile(pattern, _OPTIONS)
-        except re2.error as error:
-            reason = error.args[0] if error.args else error
-            raise GoRegexpError(
-                reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-            ) from error
-
-    def __reduce__(self) -> tuple[object, tuple[str]]:
-        return compiled, (self._pattern,)
-
-    def search(self, text: str) -> bool:
-        """Tells whether it is found anywhere in a text."""
-        return self._compiled.search(text) is not None
-
-
 @lru_cache(maxsize=1024)
-def compiled(pattern: str) -> GoPattern:
-    """Gives the pattern.  Raises GoRegexpError."""
-    return GoPattern(pattern)
+def compiled(pattern: str) -> Any:
+    """Gives a regular expression as Go reads it (pkg.go.dev/regexp/syntax), by RE2, from whose authors Go has its own;
+    without regard to case.  Raises GoRegexpError."""
+    try:
+        return re2.compile(pattern, _OPTIONS)
+    except re2.error as error:
+        reason = error.args[0] if error.args else error
+        raise GoRegexpError(reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)) from error
 
 
 _BLANK: Final = " \t"

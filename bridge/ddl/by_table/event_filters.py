@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import lru_cache
 from typing import Final
 
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
-from bridge.filters.table_filter import GoPattern, GoRegexpError, TableFilter, compiled
+from bridge.filters.table_filter import GoRegexpError, TableFilter, compiled
 from bridge.model import TableName
 
 C = ChangeClass
@@ -81,7 +80,7 @@ class EventFilter:
 
     def matches(self, statement: str) -> bool:
         """Tells whether one of the regular expressions is found in a statement."""
-        return any(pattern.search(statement) for pattern in _patterns(self.statements))
+        return any(compiled(pattern).search(statement) for pattern in self.statements)
 
 
 def ignored_classes(filters: Iterable[EventFilter], change: Classified, statement: str) -> tuple[set[ChangeClass], str]:
@@ -103,11 +102,6 @@ def _subjects(change: Classified) -> Sequence[TableName]:
     if change.kind is StatementKind.RENAME_TABLE:
         return change.tables[::2]
     return change.tables[:1] if change.kind is StatementKind.ALTER_TABLE else change.tables
-
-
-@lru_cache(maxsize=16)
-def _patterns(statements: tuple[str, ...]) -> tuple[GoPattern, ...]:
-    return tuple(map(compiled, statements))
 
 
 def event_filter(matcher: Sequence[str], events: Iterable[str], statements: Iterable[str]) -> EventFilter:
