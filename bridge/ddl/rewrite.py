@@ -230,36 +230,22 @@ def _within(edit: Edit, other: Edit) -> bool:
 
 
 def _replaced(text: str, edits: Sequence[Edit]) -> str:
-    """Gives the text with all spans replaced.  Removals that overlap are one.  A removal inside another edit is a part
-    of that edit.  Where other edits overlap, the earlier rule's edit stays."""
-    removals = [edit for edit in edits if not edit.text and not any(_is_inside(edit, other) for other in edits)]
+    """Gives the text with all spans replaced.  An edit inside another one is a part of it; of two with the same span a
+    removal counts, or else the earlier rule's.  Removals that overlap are one."""
     taken: list[Edit] = []
-    for edit in (*_united(removals), *(edit for edit in edits if edit.text)):
-        if not any(edit.start < other.end and other.start < edit.end for other in taken):
+    for edit in sorted(edits, key=lambda e: (e.start, e.end > e.start, -e.end, bool(e.text))):
+        if not taken or edit.start >= taken[-1].end:
             taken.append(edit)
+        elif not edit.text and not taken[-1].text:
+            taken[-1] = taken[-1]._replace(end=max(edit.end, taken[-1].end))
     made, at = "", 0
     was_removed = False
-    for edit in sorted(taken, key=lambda e: (e.start, e.end)):
+    for edit in taken:
         made = _joined(made, text[at : edit.start], was_removed)
         was_removed = not edit.text
         made, at = made + edit.text, edit.end
     made = _joined(made, text[at:], was_removed)
     return made.rstrip() if taken else made
-
-
-def _is_inside(removal: Edit, edit: Edit) -> bool:
-    return bool(edit.text) and _within(removal, edit) and edit[:2] != removal[:2]
-
-
-def _united(removals: Iterable[Edit]) -> list[Edit]:
-    """Unites spans that overlap."""
-    united: list[Edit] = []
-    for edit in sorted(removals):
-        if united and edit.start < united[-1].end:
-            united[-1] = united[-1]._replace(end=max(edit.end, united[-1].end))
-        else:
-            united.append(edit)
-    return united
 
 
 def _joined(made: str, following: str, was_removed: bool) -> str:
