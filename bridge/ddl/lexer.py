@@ -111,20 +111,11 @@ def opened(statement: str, *, mariadb: bool = False) -> str:
     return statement
 
 
-class Comment(NamedTuple):
-    """A `/*T![feature] body */`."""
-
-    feature: str
-    span: tuple[int, int]
-
-
-def tidb_comments(statement: str) -> list[Comment]:
-    """Finds TiDB's own comments in the statement.  Raises UnreadableError."""
-    found = (
-        t for t in _scan(statement, tidb=False, mariadb=False) if t.kind == "comment" and t.text.startswith("/*T!")
-    )
-    features = ((re.match(r"/\*T!\[([\w,]*)\]", token.text), token.span) for token in found)
-    return [Comment(named[1] if named else "no feature named", span) for named, span in features]
+def tidb_comments(statement: str) -> list[tuple[str, tuple[int, int]]]:
+    """Gives feature and span of each of TiDB's own comments, `/*T![feature] body */`.  Raises UnreadableError."""
+    found = [token for token in _scan(statement, tidb=False, mariadb=False) if token.text.startswith("/*T!")]
+    features = [re.match(r"/\*T!\[([\w,]*)\]", token.text) for token in found]
+    return [(name[1] if name else "no feature named", one.span) for name, one in zip(features, found, strict=True)]
 
 
 def _scan(statement: str, *, tidb: bool, mariadb: bool) -> Iterator[Token]:

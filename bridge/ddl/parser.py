@@ -297,14 +297,20 @@ def _create(reader: TokenReader) -> Classified:
         pass
     if reader.accept("INDEX"):
         reader.accept("IF", "NOT", "EXISTS")
-        reader.identifier()
-        reader.skip_to("ON")
-        indexed = reader.table()
-        reader.pass_wait()
+        indexed = _behind_index(reader)
         reader.skip_parentheses()
         reader.pass_wait()
         return _plain(StatementKind.CREATE_INDEX, indexed)
     return _create_view(reader)
+
+
+def _behind_index(reader: TokenReader) -> Named:
+    """Reads the name of an index, and gives the table behind ON."""
+    reader.identifier()
+    reader.skip_to("ON")
+    indexed = reader.table()
+    reader.pass_wait()
+    return indexed
 
 
 def _also(known: Classified, first: ChangeClass) -> Classified:
@@ -407,11 +413,7 @@ def _drop(reader: TokenReader) -> Classified:
         return _plain(StatementKind.DROP_DATABASE, database=reader.identifier())
     if reader.accept("INDEX"):
         reader.accept("IF", "EXISTS")
-        reader.identifier()
-        reader.skip_to("ON")
-        indexed = reader.table()
-        reader.pass_wait()
-        return _plain(StatementKind.DROP_INDEX, indexed)
+        return _plain(StatementKind.DROP_INDEX, _behind_index(reader))
     is_temporary = reader.accept("TEMPORARY")
     kind = StatementKind.DROP_VIEW if reader.accept("VIEW") else StatementKind.DROP_TABLE
     if kind is StatementKind.DROP_TABLE and not (reader.accept("TABLE") or reader.accept("TABLES")):

@@ -96,9 +96,6 @@ def _left_out(statement: StatementParts, site: Site) -> Iterator[tuple[Sequence[
         yield ["KEY_BLOCK_SIZE"], _INNODB
 
 
-_BEFORE_IF: Final = frozenset(
-    {"COLUMN", "INDEX", "KEY", "CONSTRAINT", "PARTITION", "ADD", "ALTER", "DROP", "MODIFY", "CHANGE"}
-)
 _KIND_OF: Final = {
     **dict.fromkeys((C.ADD_COLUMN, C.DROP_COLUMN, C.MODIFY_COLUMN, C.COLUMN_DEFAULT), "column"),
     **dict.fromkeys((C.ADD_INDEX, C.ADD_PRIMARY_KEY, C.DROP_INDEX, C.RENAME_INDEX, C.INDEX_VISIBILITY), "index"),
@@ -137,7 +134,7 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit]:
             continue
         if any(is_idle):
             yield from _without_idle(statement, things, is_idle, why)
-        if _lacks_if(statement, found[i - 1], token, name, site):
+        if _lacks_if(statement, token, name, site):
             yield remove(found[i:end], _WHY_IF)
 
 
@@ -194,12 +191,9 @@ def _exists(
     return True if True in found else None if None in found else False
 
 
-def _lacks_if(statement: StatementParts, before: Token, token: Token, name: int, site: Site) -> bool:
+def _lacks_if(statement: StatementParts, token: Token, name: int, site: Site) -> bool:
     kind = statement.classified.kind
     if kind in {StatementKind.CREATE_VIEW, *_ALTERS} and token.span[0] < name:
         return not site.target.has(Feature.MARIADB_SYNTAX)
-    if site.target.has(Feature.IF_EXISTS):
-        return False
-    if kind in {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}:
-        return True
-    return kind is StatementKind.ALTER_TABLE and token.span[0] > name and before.word in _BEFORE_IF
+    of_parts = {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX, StatementKind.ALTER_TABLE}
+    return kind in of_parts and not site.target.has(Feature.IF_EXISTS)

@@ -30,10 +30,8 @@ _ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
 def comments(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes `/*T![feature] ... */`, so that the journal tells what was left out; to other servers it is only a
     comment."""
-    for comment in tidb_comments(statement.text):
-        start, end = comment.span
-        start -= statement.text[start - 1] == " "
-        yield Edit(start, end, "", f"TiDB's alone: {comment.feature}")
+    for feature, (start, end) in tidb_comments(statement.text):
+        yield Edit(start - (statement.text[start - 1] == " "), end, "", f"TiDB's alone: {feature}")
 
 
 def columns(statement: StatementParts, site: Site) -> Iterator[Edit]:
