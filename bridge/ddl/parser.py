@@ -77,6 +77,13 @@ class Classified:
         """The tables it changes."""
         return tuple(named.table for named in self.touched)
 
+    @property
+    def begins_from(self) -> tuple[Named, ...]:
+        """The tables that it begins from: of a rename the old names, of ALTER TABLE not the new one."""
+        if self.kind is StatementKind.RENAME_TABLE:
+            return self.touched[::2]
+        return self.touched[:1] if self.kind is StatementKind.ALTER_TABLE else self.touched
+
 
 @dataclass(frozen=True)
 class Refused:

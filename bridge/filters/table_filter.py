@@ -175,20 +175,16 @@ def _compile(rules: tuple[str, ...]) -> tuple[_FilterRule, ...]:
     return tuple(map(_parsed, rules))
 
 
-class _SyntaxError(ValueError):
-    """Why a rule cannot be read."""
-
-
 def _parsed(text: str, where: str = "") -> _FilterRule:
     leaves_out = text.startswith("!")
     try:
         schema, rest, _ = name_pattern(text.removeprefix("!"))
         if not rest.startswith("."):
-            raise _SyntaxError("a rule needs a pattern for the schema and one for the table, with a dot between them")
+            raise ValueError("a rule needs a pattern for the schema and one for the table, with a dot between them")
         table, rest, takes_all = name_pattern(rest[1:])
         if rest:
-            raise _SyntaxError(f"{rest!r} follows the pattern of the table, where nothing may follow")
-    except (_SyntaxError, GoRegexpError) as error:
+            raise ValueError(f"{rest!r} follows the pattern of the table, where nothing may follow")
+    except ValueError as error:
         raise _unreadable(text, str(error), where) from error
     return _FilterRule(text, leaves_out, schema, table, takes_all)
 
@@ -206,12 +202,12 @@ def name_pattern(text: str) -> NamePattern:
     if text.startswith("/"):
         match = _REGEXP.match(text)
         if match is None:
-            raise _SyntaxError("a regular expression has no / at its end")
+            raise ValueError("a regular expression has no / at its end")
         return NamePattern(compiled(match[1]).search, text[match.end() :], takes_all=False)
     if text.startswith(('"', "`")):
         match = _QUOTED.match(text)
         if match is None:
-            raise _SyntaxError(f"a name has no {text[0]} at its end")
+            raise ValueError(f"a name has no {text[0]} at its end")
         mark = text[0]
         return NamePattern(ExactName(match[0][1:-1].replace(mark * 2, mark)), text[match.end() :], takes_all=False)
     return _wildcards(text)
@@ -229,7 +225,7 @@ def _wildcards(text: str) -> NamePattern:
         elif char == "[":
             match = _RANGE.match(text, at)
             if match is None:
-                raise _SyntaxError("a [ is not closed, or nothing is between it and the ]")
+                raise ValueError("a [ is not closed, or nothing is between it and the ]")
             is_plain, pattern, end = False, pattern + _range(match[0]), match.end()
         else:
             char, end = _plain(text, at)
@@ -237,7 +233,7 @@ def _wildcards(text: str) -> NamePattern:
             name, pattern = name + char, pattern + mark + char
         at = end
     if at == 0:
-        raise _SyntaxError("a name is missing")
+        raise ValueError("a name is missing")
     whole = f"(?s)^{pattern}$"
     return NamePattern(ExactName(name) if is_plain else compiled(whole).search, text[at:], whole == _ANYTHING)
 
@@ -248,10 +244,10 @@ def _plain(text: str, at: int) -> tuple[str, int]:
     if char == "\\":
         following = text[at + 1 : at + 2]
         if not following or (following.isascii() and following.isalnum()):
-            raise _SyntaxError(f"{char + following!r} is reserved: a \\ may not stand before a letter or a digit")
+            raise ValueError(f"{char + following!r} is reserved: a \\ may not stand before a letter or a digit")
         return following, at + 2
     if char.isascii() and not char.isalnum() and char not in "$_":
-        raise _SyntaxError(f"{char!r} is special: quote the name, or put a \\ before it")
+        raise ValueError(f"{char!r} is special: quote the name, or put a \\ before it")
     return char, at + 1
 
 

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Final
 
-from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified
 from bridge.errors import UsageError
 from bridge.events import Kind
 from bridge.filters.table_filter import GoRegexpError, TableFilter, compiled
-from bridge.model import TableName
 
 C = ChangeClass
 
@@ -76,7 +75,7 @@ class EventFilter:
         """Tells of each object that a schema change begins from whether the filter is for it."""
         if change.database:
             return [self.tables.accepts_schema(change.database)]
-        return [self.tables(*name) for name in _subjects(change)]
+        return [self.tables(*named.table) for named in change.begins_from]
 
     def matches(self, statement: str) -> bool:
         """Tells whether one of the regular expressions is found in a statement."""
@@ -95,13 +94,6 @@ def ignored_classes(filters: Iterable[EventFilter], change: Classified, statemen
         if mine and is_for and all(is_for):
             left |= mine
     return left, ""
-
-
-def _subjects(change: Classified) -> Sequence[TableName]:
-    """Gives the tables that a schema change begins from: of a rename the old names."""
-    if change.kind is StatementKind.RENAME_TABLE:
-        return change.tables[::2]
-    return change.tables[:1] if change.kind is StatementKind.ALTER_TABLE else change.tables
 
 
 def event_filter(matcher: Sequence[str], events: Iterable[str], statements: Iterable[str]) -> EventFilter:

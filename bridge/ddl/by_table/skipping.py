@@ -98,15 +98,19 @@ def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf
     if what := moved_without(classified):
         return what
     if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
-        reason = _kept_in_its_columns(text, classified, definition_of)
-        if reason:
-            return reason
+        given = sorted(column_names_in(text, classified).given)
+        there = next((name for name in given if definition_of(classified.tables[0], name) is not None), "")
+        if there:
+            return f"the target has {there} already, where rows may hold another value"
     return misread_values(text, classified, definition_of, is_utc=is_utc, is_left_out=True)
 
 
 def moved_without(classified: Classified) -> str:
     """Says which rows would go to another table or column if a statement were left out; "" without any."""
-    if _moves_tables(classified):
+    is_moved = classified.kind is StatementKind.EXCHANGE_PARTITION
+    if classified.kind is StatementKind.RENAME_TABLE:  # a table may get the name that another one had
+        is_moved = _may_share(classified.tables[::2], classified.tables[1::2])
+    if is_moved:
         return "rows behind it would go to each other's tables"
     return "rows behind it would go to each other's columns" if classified.swaps is Swap.COLUMNS else ""
 
@@ -117,13 +121,6 @@ def wrong_without_unclear(classified: Classified) -> str:
     if what := moved_without(classified):
         return what
     return "values of rows behind it may be read as others" if C.MODIFY_COLUMN in classified.classes else ""
-
-
-def _kept_in_its_columns(text: str, classified: Classified, definition_of: DefinitionOf) -> str:
-    """Says which column that it makes is there already, whatever rows hold in it; "" without any."""
-    given = sorted(column_names_in(text, classified).given)
-    there = next((name for name in given if definition_of(classified.tables[0], name) is not None), "")
-    return f"the target has {there} already, where rows may hold another value" if there else ""
 
 
 def removed_names(text: str, classified: Classified, earlier_text: str, earlier: Classified) -> frozenset[str]:
@@ -138,13 +135,6 @@ def removed_names(text: str, classified: Classified, earlier_text: str, earlier:
     if {classified.kind, earlier.kind} != {StatementKind.ALTER_TABLE} or not is_one:
         return frozenset()
     return frozenset(column_names_in(earlier_text, earlier).freed & column_names_in(text, classified).given)
-
-
-def _moves_tables(classified: Classified) -> bool:
-    """Tells whether a table gets the name that another one had, or rows of it."""
-    if classified.kind is StatementKind.RENAME_TABLE:
-        return _may_share(classified.tables[::2], classified.tables[1::2])
-    return classified.kind is StatementKind.EXCHANGE_PARTITION
 
 
 def _may_share(some: Sequence[TableName], others: Sequence[TableName]) -> bool:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import StatementParts, at, outer, span_of, with_depth
-from bridge.ddl.lexer import Named
-from bridge.ddl.parser import Classified
 from bridge.ddl.rule import (
     Edit,
     OmittedObject,
@@ -87,7 +85,8 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit]:
     if site.target.lower_case_table_names != 0:
         return
     renamed: dict[TableName, TableName] = {}
-    for named in (*_found(known), *([known.like] if known.like else []), *known.referenced):
+    makes = known.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW}
+    for named in (*known.begins_from[makes:], *([known.like] if known.like else []), *known.referenced):
         folded = TableName(named.table.schema, named.table.table.lower())
         stored = renamed.get(folded) or site.around.stored_name(named.table)
         if stored is not None and stored != named.table:
@@ -102,17 +101,6 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit]:
         if known.kind is StatementKind.RENAME_TABLE:  # one statement may rename a table that it has just named
             new = known.tables[known.touched.index(named) + 1]
             renamed[TableName(new.schema, new.table.lower())] = new
-
-
-def _found(known: Classified) -> Sequence[Named]:
-    """Gives the tables that exist before the statement runs."""
-    if known.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW}:
-        return known.touched[1:]
-    if known.kind is StatementKind.RENAME_TABLE:
-        return known.touched[::2]
-    if known.kind is StatementKind.ALTER_TABLE:
-        return known.touched[:1]  # the second one is its new name
-    return known.touched
 
 
 def current_database(statement: StatementParts, site: Site) -> Iterator[Edit]:
