@@ -51,23 +51,26 @@ def refuse_one_for_two(tables: Mapping[TableName, Table]) -> None:
 def refuse_without_transactions(session: Session, names: Collection[TableName]) -> None:
     """Raises TargetError for a table whose engine has no transactions: what is written to it is not undone with the
     progress that it belongs to.  BLACKHOLE has none, but keeps nothing; its binary log has whole transactions."""
-    if not names:
-        return
-    wanted, args = among(names, "t.table_schema", "t.table_name")
-    rows = session.rows(
-        "SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t"
-        " JOIN information_schema.engines e ON e.engine = t.engine"
-        f" WHERE e.transactions = 'NO' AND e.engine <> 'BLACKHOLE' AND {wanted}",
-        args,
-    )
-    for schema, table, engine in rows:
-        if (name := TableName(schema, table)) in names:  # MariaDB takes names that are alike for one
+    for name, engine in without_transactions(session, names) if names else ():
+        if engine != "BLACKHOLE" and name in names:  # MariaDB takes names that are alike for one
             raise TargetError(
                 f"a table of the target has no transactions, since its engine is {engine}",
                 where=f"table {name}",
                 fix=f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB on the target, after SET GLOBAL"
                 " enforce_storage_engine = NULL where it is set; or leave it out with --filter",
             )
+
+
+def without_transactions(session: Session, names: Collection[TableName]) -> list[tuple[TableName, str]]:
+    """Gives the tables whose engine has no transactions, with the engine."""
+    wanted, args = among(names, "t.table_schema", "t.table_name")
+    rows = session.rows(
+        "SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t"
+        " JOIN information_schema.engines e ON e.engine = t.engine"
+        f" WHERE e.transactions = 'NO' AND {wanted} ORDER BY t.table_name",
+        args,
+    )
+    return [(TableName(schema, table), str(engine)) for schema, table, engine in rows]
 
 
 class SideEffect(NamedTuple):

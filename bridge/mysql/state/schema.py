@@ -10,6 +10,8 @@ import hashlib
 from typing import Final
 
 from bridge.errors import TargetError
+from bridge.model import TableName
+from bridge.mysql.catalog import without_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state import controls, quarantine
 from bridge.quoting import quote_name
@@ -81,14 +83,16 @@ def pipeline_lock(schema: str, name: str) -> str:
 
 def are_made(session: Session, schema: str) -> bool:
     """Tells whether the bridge's tables exist, in any form."""
-    return _has_table(session, schema, "progress")
+    return "progress" in _tables_there(session, schema)
 
 
 def are_usable(session: Session, schema: str) -> bool:
     """Tells whether the bridge's tables exist.  Raises TargetError when another version has made them."""
-    if not are_made(session, schema):
+    there = _tables_there(session, schema)
+    if "progress" not in there:
         return False
-    _refuse_other_form(session, schema)
+    version = session.value(f"SELECT version FROM {quote_name(schema, 'version')}") if "version" in there else 0
+    _refuse_other_form(int(version or 0), schema)
     return True
 
 
@@ -108,26 +112,19 @@ def make(session: Session, schema: str) -> None:
 def refuse_without_transactions(session: Session, schema: str) -> None:
     """Raises TargetError when the engine of one of the bridge's tables has no transactions: progress would move
     although the rows that it speaks of are rolled back.  MariaDB's enforce_storage_engine makes such tables."""
-    names = ",".join(f"'{table}'" for table in _TABLES)
-    found = session.rows(
-        "SELECT t.table_name, t.engine FROM information_schema.tables t"
-        " JOIN information_schema.engines e ON e.engine = t.engine"
-        f" WHERE e.transactions = 'NO' AND t.table_schema = %s AND t.table_name IN ({names}) ORDER BY t.table_name",
-        (schema,),
-    )
+    found = without_transactions(session, [TableName(schema, table) for table in _TABLES])
     if found:
-        alter = "; ".join(f"ALTER TABLE {quote_name(schema, table)} ENGINE=InnoDB" for table, _ in found)
+        alter = "; ".join(f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB" for name, _ in found)
         raise TargetError(
             "the bridge's own tables have no transactions, so that progress would move without its rows:"
-            f" the engine of {found[0][0]} is {found[0][1]}",
+            f" the engine of {found[0][0].table} is {found[0][1]}",
             where=schema,
             fix=f"on the target SET GLOBAL enforce_storage_engine = NULL where it is set, and in its settings; {alter};"
             " then start again, and if the bridge has written before, see with bridge verify what is missing",
         )
 
 
-def _refuse_other_form(session: Session, schema: str) -> None:
-    version = _version(session, schema)
+def _refuse_other_form(version: int, schema: str) -> None:
     if version > VERSION:
         raise TargetError(
             f"the bridge's own tables are those of a later version (form {version}, this is {VERSION})",
@@ -143,15 +140,6 @@ def _refuse_other_form(session: Session, schema: str) -> None:
         )
 
 
-def _has_table(session: Session, schema: str, table: str) -> bool:
-    found = session.value(
-        "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = %s AND table_name = %s", (schema, table)
-    )
-    return bool(found)
-
-
-def _version(session: Session, schema: str) -> int:
-    """Reads the form of the tables; 0 where it is not recorded."""
-    if not _has_table(session, schema, "version"):
-        return 0
-    return int(session.value(f"SELECT version FROM {quote_name(schema, 'version')}") or 0)
+def _tables_there(session: Session, schema: str) -> set[str]:
+    rows = session.rows("SELECT table_name FROM information_schema.tables WHERE table_schema = %s", (schema,))
+    return {table for (table,) in rows}
