@@ -400,13 +400,13 @@ class Settings(Section):
     Without it the first such value stops the bridge."""
     filter: Annotated[tuple[str, ...], _after(TableFilter)] = ()
     """The tables that are replicated, in TiCDC's rule syntax; the last rule that matches decides."""
-    event_filters: Annotated[tuple[EventFilterTable, ...], _after(lambda all_: [one.event_filter for one in all_])] = ()
+    event_filters: tuple[Annotated[EventFilterTable, _after(lambda table: table.event_filter)], ...] = ()
     """What is left out of the tables that are replicated: kinds of row changes, and schema changes.  Each is a table
     `[[event_filters]]` in the file."""
     route: Annotated[tuple[str, ...], _after(lambda given: [*map(parse_route, given)])] = ()
     """Names of tables on the target, as `shop_1.orders -> shop.orders` or `shop_1.* -> shop.*`; the first one that is
     for a table decides.  `shop_*.orders => shop.orders` merges shards."""
-    routes: Annotated[tuple[RouteTable, ...], _after(lambda given: [one.route for one in given])] = ()
+    routes: tuple[Annotated[RouteTable, _after(lambda table: table.route)], ...] = ()
     """The same, each as a table `[[routes]]` in the file, by the names of TiDB Data Migration; they come after
     `route`."""
     consistency: Literal["atomic", "parallel"] = "atomic"

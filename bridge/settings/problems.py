@@ -75,7 +75,8 @@ def is_list(place: Place) -> bool:
 def item_model(field: FieldInfo) -> type[BaseModel] | None:
     """Returns the model of each table of a setting that is an array of tables (`[[name]]`); None for others."""
     items = get_args(field.annotation) if get_origin(field.annotation) is tuple else ()
-    return items[0] if items and isinstance(items[0], type) and issubclass(items[0], BaseModel) else None
+    model = getattr(items[0], "__origin__", items[0]) if items else None  # what Annotated is about
+    return model if isinstance(model, type) and issubclass(model, BaseModel) else None
 
 
 @cache
