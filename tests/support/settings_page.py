@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from bridge import config
 from bridge.cli.app import app
 from bridge.config import Settings
-from bridge.settings.problems import SHORT_NAMES, place_of_flag, variables
+from bridge.settings.problems import SHORT_NAMES, item_model, place_of_flag, variables
 
 PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"
 COMMAND: Final = "uv run python -m tests.support.settings_page"
@@ -162,7 +162,7 @@ def _allowed(field: FieldInfo, words: str) -> Iterator[str]:
 
 
 def _given_by(section: str, key: str, field: FieldInfo) -> Iterator[str]:
-    if any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in get_args(field.annotation)):
+    if item_model(field) is not None:
         yield "only in the file"
         return
     place = (*section.split("."), key) if section else (key,)
