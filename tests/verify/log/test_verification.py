@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
-import pyarrow as pa
 import pytest
 from pymysql.err import DataError, MySQLError, OperationalError
 
@@ -19,7 +18,6 @@ from bridge.tso import ms_tso
 from bridge.verify.log.loaded_comparison import LoadedTable
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.report import TableResult
-from tests.generated.test_senders import one_run
 from tests.generated.verifying import verify_events
 from tests.pipeline.by_partitions.test_sent_again import STAMPS, in_topic
 from tests.support.pipelines import admin, run_all, sql
@@ -129,26 +127,6 @@ def test_rows_are_compared_under_the_names_of_the_table(target: str) -> None:
     assert verify_events(target, events, "debezium").is_equal
     sql(target, "UPDATE m.t SET `a-b` = 7 WHERE `1st-id` = 2", "SELECT 1")
     assert [(one.rows, one.different) for one in verify_events(target, events, "debezium").tables] == [(3, 1)]
-
-
-HISTORIES = 6
-
-
-@pytest.mark.parametrize("sender", ["TiCDC Canal-JSON", "TiCDC Debezium", "Debezium", "Canal"])
-def test_what_is_sent_again_is_equal(target: str, sender: str) -> None:
-    """Of random histories; and a row that is gone from the target is missing, where the log tells it."""
-    told = list[bool]()
-
-    def look(events: pa.Table, protocol: str) -> None:
-        report = verify_events(target, events, protocol)
-        assert report.is_equal, report.document()
-        for table in report.tables:
-            execute(target, f"DELETE FROM {table.name} LIMIT 1")
-        told.append(not verify_events(target, events, protocol).is_equal)
-
-    for number in range(HISTORIES):
-        one_run(target, sender, number, look)
-    assert any(told)
 
 
 def test_copies_of_before_a_table_was_dropped_make_it_no_missing_one(target: str) -> None:
