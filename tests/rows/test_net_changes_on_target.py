@@ -101,13 +101,6 @@ def in_any_order(rows: list[Row]) -> list[str]:
     return sorted(map(repr, rows))
 
 
-def extras_of(session: Session, shape: Shape) -> dict[Row, Any]:
-    """The target-only column by key."""
-    rows = rows_of(session, shape)
-    values = session.rows(f"SELECT {shape.extra} FROM m.t")
-    return {shape.key_of(row): value for row, (value,) in zip(rows, values, strict=True)}
-
-
 def windows_of(history: History, bench: Bench, transactions: int) -> list[list[tuple[int, list[Change]]]]:
     """The next transactions with their commit_ts, in windows of random size."""
     windows: list[list[tuple[int, list[Change]]]] = []
@@ -126,50 +119,6 @@ def runs(examples: int) -> settings:
     """Few and quick: each example works on a real server."""
     quiet = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
     return settings(max_examples=examples, deadline=None, suppress_health_check=quiet)
-
-
-@pytest.mark.parametrize("name", SHAPES)
-@runs(8)
-@given(seed=st.integers(0, 2**32), transactions=st.integers(1, 10), dialect=DIALECTS)
-def test_windows_give_the_upstream_states(
-    bench: Bench, name: str, seed: int, transactions: int, dialect: Dialect
-) -> None:
-    """After every window the target holds exactly the upstream's rows, whatever the transactions did to keys and
-    unique values and however the changefeed writes it; values of target-only columns survive with their key, unless a
-    transaction ends without it."""
-    shape, random = SHAPES[name], Random(seed)
-    history = History(shape, random)
-    safe_mode = bench.pipeline("first").writer.counts.safe_mode
-    try:
-        bench.begin(shape)
-        extras: dict[Row, Any] = {}
-        for _ in range(transactions):
-            kept = {shape.key_of(row) for row in history.rows}
-            window: list[tuple[int, list[Change]]] = []
-            while not window or random.random() < 0.5:
-                window += windows_of(history, bench, 1)[0]
-                kept &= {shape.key_of(row) for row in history.rows}
-            if shape.extra and random.random() < 0.7:
-                bench.session.execute(f"UPDATE m.t SET {shape.extra} = {random.randrange(1000)}, {_unchanged(shape)}")
-                extras = extras_of(bench.session, shape)
-            bench.apply("first", [e for ts, c in window for e in messages(shape, c, ts, dialect, random)], random)
-            assert in_any_order(rows_of(bench.session, shape)) == in_any_order(history.rows)
-            if shape.extra:
-                expected = {
-                    shape.key_of(r): extras.get(shape.key_of(r)) if shape.key_of(r) in kept else None
-                    for r in history.rows
-                }
-                assert extras_of(bench.session, shape) == expected
-                extras = expected
-        assert bench.pipeline("first").writer.counts.safe_mode == safe_mode, "a unique value was not freed"
-    except BaseException:
-        bench.forget_pipelines()
-        raise
-
-
-def _unchanged(shape: Shape) -> str:
-    """ON UPDATE CURRENT_TIMESTAMP columns keep their value when they are set to it."""
-    return "at = at" if "at" in shape.columns else f"{shape.extra} = {shape.extra}"
 
 
 @pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.uniques])

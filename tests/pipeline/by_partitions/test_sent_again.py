@@ -16,16 +16,11 @@ from structlog.testing import capture_logs
 
 from bridge.errors import ApplyError, SchemaChangeError, SourceError
 from bridge.events import NO_PRIMARY_KEY
-from bridge.model import goes_by_partition
-from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.order import OrderChanged
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set, place_of_sending
 from bridge.tso import ms_tso
-from tests.support.pipelines import admin, contents, journal, opened, run_all, sql
-from tests.support.scenarios import K, T, begin, k_row, t_row
-from tests.support.sweeps import die_everywhere
+from tests.support.pipelines import opened, run_all, sql
 from tests.support.upstreams import Change, events_table, row_change, schema_change
-from tests.support.victims import Victims
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 MAKE = "CREATE TABLE t (id INT PRIMARY KEY)"
@@ -281,65 +276,3 @@ def test_what_may_be_a_copy_says_so(target: str, event: Change, place: str | Non
 
 def _at(ms: int, event: Change) -> Change:
     return event._replace(commit_ts=ms_tso(ms), by_time=True)
-
-
-def _events() -> pa.Table:
-    """Two partitions, keyless rows in both; a schema change that both carry, and one that only the first does, twice in
-    one second."""
-    added = schema_change(1, "ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7")
-    truncated = schema_change(1, "TRUNCATE TABLE k", table="k")
-    first = [
-        _at(1100, t_row(1, 1, 1)), _at(1200, k_row(1, 1)), _at(1200, k_row(1, 1)), _at(3000, added),
-        _at(3100, t_row(1, 2, 2, c=5)), _at(5000, truncated), _at(5000, k_row(1, 2)), _at(5000, truncated),
-        _at(5000, k_row(1, 4)), _at(9000, t_row(1, 1, 9, c=1)),
-    ]  # fmt: skip
-    second = [
-        _at(1000, k_row(1, 3)), _at(2900, t_row(1, 11, 1)), _at(2999, t_row(1, 12, 1)), _at(3000, added),
-        _at(3100, t_row(1, 13, 1, c=3)), _at(7001, k_row(1, 5)), _at(7100, k_row(1, 5)),
-        _at(8000, t_row(1, 11, 5, c=4)),
-    ]  # fmt: skip
-    placed = [(p, offset, event) for p, events in enumerate((first, second)) for offset, event in enumerate(events)]
-    return events_table(sorted(placed, key=_by_time))
-
-
-def _by_time(one: tuple[int, int, Any]) -> tuple[int, int, int]:
-    partition, offset, event = one
-    return event.commit_ts, partition, offset
-
-
-def test_crash_at_every_step(target: str, victims: Victims) -> None:
-    """Rows of a keyless table are there as often as the upstream has them, each schema change has one effect."""
-    events = _events()
-    died_at = die_everywhere(
-        target, victims, events, lambda session: begin(session, [T, K]), batch=6, rows_per_transaction=3
-    )
-    assert {"advanced", "before commit", "committed", "ddl intent", "ddl executed", "ddl taken off"} <= died_at
-    with admin(target) as session:
-        tables = {name: sorted(rows) for name, (_, rows) in contents(session).items()}
-        assert tables["m.k"] == [(4,), (5,), (5,)]
-        assert tables["m.t"] == [(1, 9, 1), (2, 2, 5), (11, 5, 4), (12, 1, 7), (13, 1, 3)]
-        assert [state for *_, state in journal(session)[:-1]] == ["done"] * 3
-        progress = ProgressTable("bridge").read(session)
-    assert progress is not None
-    assert goes_by_partition(progress.positions)
-
-
-def _sent_again() -> pa.Table:
-    """A table that gets a column and is emptied; then all of it comes again, and something new."""
-    added = schema_change(1, "ALTER TABLE t ADD COLUMN c INT NOT NULL DEFAULT 7")
-    truncated = schema_change(1, "TRUNCATE TABLE t")
-    first = [_at(1100, t_row(1, 1, 1)), _at(2001, added), _at(2500, t_row(1, 2, 2, c=5)), _at(3001, truncated)]
-    second = [_at(1500, t_row(1, 11, 1)), _at(2600, t_row(1, 12, 2, c=3)), _at(3500, t_row(1, 13, 3, c=4))]
-    streams = [*first, *first, _at(4000, t_row(1, 3, 3, c=6))], [*second, *second, _at(4500, t_row(1, 13, 9, c=4))]
-    return events_table((p, offset, event) for p, events in enumerate(streams) for offset, event in enumerate(events))
-
-
-def test_crash_at_every_step_of_what_is_sent_again(target: str, victims: Victims) -> None:
-    """The schema changes run once, and no row of before the last one comes back."""
-    died_at = die_everywhere(
-        target, victims, _sent_again(), lambda session: begin(session, [T]), batch=6, rows_per_transaction=3
-    )
-    assert {"advanced", "before commit", "committed", "ddl intent", "ddl executed", "ddl taken off"} <= died_at
-    with admin(target) as session:
-        assert sorted(contents(session)["m.t"][1]) == [(3, 3, 6), (13, 9, 4)]
-        assert [state for *_, state in journal(session)[:-1]] == ["done"] * 2

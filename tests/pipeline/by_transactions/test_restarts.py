@@ -1,12 +1,10 @@
-"""Genuine messages of a connector that was killed four times, applied to a bank in memory by processes that die too."""
+"""Genuine messages of a connector that was killed four times, applied to a bank in memory.  On servers, by processes
+that die too, they are in `test_order`."""
 
 from __future__ import annotations
 
-import json
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -21,12 +19,10 @@ from bridge.pipeline.order import starts_of
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.spark.decoded_batch import DecodedBatch
-from tests.pipeline.by_transactions.feeding import Feed
 from tests.support.models import Clock
 from tests.support.pipelines import decoded
 
 TOPIC = ("nextring-bank-json-64504.transaction", 0)
-TABLES = ("acc_a", "acc_b", "acc_c")
 
 
 class Died(Exception):  # noqa: N818  # the end of a process, not an error
@@ -40,8 +36,6 @@ class Bank:
         self.applied_ts, self.positions = 0, "{}"
         self.rows: dict[tuple[str, int], int] = {}
         self.journal: list[SchemaChange] = []
-        self.seen: set[int] = set()
-        self.applied = 0
 
     def progress(self) -> Progress:
         """As a new process reads it."""
@@ -66,8 +60,6 @@ class Bank:
                 old = dict(zip(columns.split("\0\0")[0].split("\0"), before.split("\0"), strict=True))
                 assert self.rows[table, int(old["id"])] == int(old["balance"])
             self.rows[table, int(row["id"])] = int(row["balance"])
-            self.applied += 1
-        self.seen.add(sum(self.rows.values()))
 
 
 def order_of(
@@ -117,49 +109,6 @@ def apply_due(
 def events(real_senders: Path) -> pa.Table:
     """All messages, in the order in which Kafka took them."""
     return decoded(real_senders / "debezium-restarts" / "bank.jsonl", "debezium", transactions=True)
-
-
-@pytest.fixture(scope="module")
-def end_state(real_senders: Path) -> dict[tuple[str, int], int]:
-    """The upstream's balances at the end."""
-    text = (real_senders / "debezium-restarts" / "bank.expected.json").read_text(encoding="utf-8")
-    tables: dict[str, Any] = json.loads(text)["tables"]
-    return {(table, int(row[0])): int(row[1]) for table in TABLES for row in tables[f"bank.{table}"]["rows"]}
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_processes_that_die(events: pa.Table, end_state: dict[tuple[str, int], int], seed: int) -> None:
-    """Each reads the partitions in an order of its own, in micro-batches of its own, and dies before or after a commit:
-    every committed state has the right sum, and no row comes twice or out of order."""
-    draw, bank, deaths = random.Random(seed), Bank(), 0
-    while True:
-        feed = Feed(events, draw)
-        life = draw.randint(1, 40)
-
-        def steps() -> None:
-            nonlocal life
-            life -= 1
-            if life == 0:
-                raise Died
-
-        order = order_of(bank, feed.partitions, feed.sent)
-        feed.begin({where: start.offset for where, start in order.positions.items()})
-        try:
-            while (batch := feed.next()) is not None:
-                order.take(DecodedBatch.of(batch.events, batch.ends, is_cut=False))
-                apply_due(order, bank, draw.choice([3, 7, 100]), steps)
-            order.end()
-            apply_due(order, bank, 40, steps)
-            break
-        except Died:
-            deaths += 1
-    assert deaths > 3
-    assert bank.seen <= {0, 60_000, 120_000, 180_000}
-    assert bank.rows == end_state
-    assert bank.applied == 4_180
-    assert len(bank.journal) == 11
-    assert not any(one.doubt for one in bank.journal)
-    assert order.waiting.rows == 0
 
 
 def test_a_transaction_that_stays_short(events: pa.Table) -> None:
