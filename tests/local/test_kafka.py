@@ -53,12 +53,6 @@ def consume(broker: Kafka, topic: str) -> Message:
     return message
 
 
-def test_a_message_comes_back(broker: Kafka, topic: str) -> None:
-    """What is produced is consumed, at the broker's advertised address."""
-    produce(broker, topic, b"hello")
-    assert consume(broker, topic).value() == b"hello"
-
-
 def test_old_and_future_timestamps_are_kept(broker: Kafka, topic: str) -> None:
     """Replayed captures carry their own timestamps; the broker neither refuses nor expires them."""
     now = int(time.time() * 1000)
@@ -75,33 +69,11 @@ def test_large_messages_are_taken(broker: Kafka, topic: str) -> None:
     assert len(consume(broker, topic).value() or b"") == 32 << 20
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        *(("auto.create.topics.enable", "false"), ("group.initial.rebalance.delay.ms", "0")),
-        *(("message.max.bytes", str(64 << 20)), ("compression.type", "lz4")),
-    ],
-)
-def test_settings(broker: Kafka, name: str, value: str) -> None:
-    """Tests rely on these settings; properties given win over the built-in ones."""
-    assert broker_settings(broker)[name] == value
-
-
 def broker_settings(broker: Kafka) -> dict[str, str]:
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
     resource = ConfigResource(ConfigResource.Type.BROKER, "1")
     entries = admin.describe_configs([resource])[resource].result(30)
     return {name: entry.value for name, entry in entries.items()}
-
-
-def test_topic_is_ready_when_created(broker: Kafka) -> None:
-    """`create_topic` takes partitions and topic settings, and returns when every partition has a leader."""
-    broker.create_topic("three", 3, {"cleanup.policy": "compact"})
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    partitions = admin.list_topics("three", timeout=10).topics["three"].partitions
-    assert [partitions[number].leader for number in range(3)] == [1, 1, 1]
-    resource = ConfigResource(ConfigResource.Type.TOPIC, "three")
-    assert admin.describe_configs([resource])[resource].result(30)["cleanup.policy"].value == "compact"
 
 
 def test_a_refused_topic_is_told_with_kafkas_words(broker: Kafka, topic: str) -> None:
@@ -124,15 +96,6 @@ def test_a_broker_is_fetched_once(broker: Kafka, monkeypatch: pytest.MonkeyPatch
     """Only the first start on a machine fetches; the others need no network."""
     monkeypatch.setattr("bridge.local.kafka.retrieve", lambda *_: pytest.fail("it was fetched again"))
     assert "kafka.Kafka" in Kafka()._command(broker.folder)
-
-
-def test_each_has_a_cluster_of_its_own(broker: Kafka, kafka: Kafka) -> None:
-    """Topics of one are not those of another, though their names are the same."""
-    assert cluster_id(kafka) != cluster_id(broker)
-
-
-def cluster_id(broker: Kafka) -> str | None:
-    return AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=10).cluster_id
 
 
 def test_a_refused_property_is_told_with_the_brokers_words() -> None:

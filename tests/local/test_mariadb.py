@@ -12,7 +12,6 @@ import pytest
 
 from bridge.cache import cache_folder
 from bridge.local import LocalError, MariaDB
-from bridge.local.mariadb import OLD_VERSION
 
 pytestmark = pytest.mark.server
 
@@ -35,27 +34,9 @@ def query(server: MariaDB, *statements: str) -> tuple[Any, ...]:
     return row or ()
 
 
-def test_answers_at_its_url(server: MariaDB) -> None:
-    """The URL names a server that root can use over TCP without a password."""
-    assert server.url == f"mysql://root@127.0.0.1:{server.port}/"
-    assert query(server, "SELECT 1, @@port, @@version LIKE '11.4%'") == (1, server.port, 1)
-
-
 def test_temporary_tables_are_its_own(server: MariaDB) -> None:
     """In a folder that they share, a server that starts removes those of one that runs."""
     assert query(server, "SELECT @@tmpdir") == (str(server.folder),)
-
-
-@pytest.mark.parametrize(
-    ("variable", "value"),
-    [
-        *(("max_allowed_packet", 64 << 20), ("character_set_server", "utf8mb4"), ("log_bin", 0)),
-        *(("skip_name_resolve", 1), ("innodb_buffer_pool_size", 256 << 20), ("innodb_flush_log_at_trx_commit", 2)),
-    ],
-)
-def test_settings(server: MariaDB, variable: str, value: object) -> None:
-    """The bridge's benchmarks and tests rely on these settings; options given win over the built-in ones."""
-    assert query(server, f"SELECT @@{variable}") == (value,)
 
 
 def test_killed_server_keeps_data_and_port(server: MariaDB) -> None:
@@ -86,20 +67,6 @@ def test_second_start_uses_the_cache(server: MariaDB, monkeypatch: pytest.Monkey
     with MariaDB() as second:
         assert query(second, "SELECT COUNT(*) FROM information_schema.schemata") == (4,)
     assert time.monotonic() - begin < 30
-
-
-def test_two_servers_live_side_by_side(server: MariaDB) -> None:
-    """Every server has its own port and data."""
-    with MariaDB() as other:
-        query(other, "CREATE DATABASE elsewhere")
-        assert other.port != server.port
-        assert query(server, "SHOW DATABASES LIKE 'elsewhere'") == ()
-
-
-def test_the_old_version() -> None:
-    """Beside the usual version there is the one that Debian has, with the same settings."""
-    with MariaDB(version=OLD_VERSION) as old:
-        assert query(old, "SELECT @@version LIKE '10.11%', @@character_set_server") == (1, "utf8mb4")
 
 
 def test_stop_leaves_nothing() -> None:
