@@ -15,7 +15,6 @@ import pytest
 
 from bridge.config import Settings
 from bridge.errors import ApplyError, OwnedError, StoppedError
-from bridge.local import Kafka
 from bridge.model import Advance, TableName
 from bridge.mysql import tidb as tidb_sessions
 from bridge.mysql.connection.session import Session
@@ -38,7 +37,6 @@ from tests.mysql.state import test_ownership as ownership
 from tests.pipeline import test_lost_target as lost_target
 from tests.pipeline import test_parallel as parallel
 from tests.rows.keys import test_partial_rows as partial_rows
-from tests.support.bridges import PARTITIONS, kafka_arguments
 from tests.support.command import bridge
 from tests.support.dying import Died, dying_at
 from tests.support.golden import PROTOCOLS, ZONES, capture, differences, replay_arguments
@@ -48,10 +46,9 @@ from tests.support.upstreams import Literal, boundary, in_one_partition, row_cha
 from tests.support.verify_servers import Pair, said
 from tests.support.wire import TSO, canal, compact
 from tests.system import test_take_over as take_over
-from tests.system.test_kills import survive
 
 SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "bank", "ddl")
-IN_THE_SUITE = [("canal-ext", "all_types"), ("canal-ext", "ddl"), ("debezium-ext", "all_types"), ("open", "keys")]
+IN_THE_SUITE = [("debezium-ext", "all_types"), ("canal-ext", "ddl"), ("open", "keys")]
 NEVER_EQUAL = {("canal", "keys_raw"), *(("canal-delete-handle", script) for script in SCRIPTS)}
 """What these hold less is told in tests/system/test_golden_replay.py."""
 FAR_SECONDS = 60.0
@@ -119,27 +116,6 @@ def test_the_whole_command(tidb_target: str, golden: Path) -> None:
         ended = bridge(command, *arguments[1:])
         assert ended.code == 0, ended.err
     assert differences(tidb_target, golden, "bank", "canal-ext") == []
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
-def test_a_killed_bridge_loses_and_repeats_nothing(
-    tidb_target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, protocol: str
-) -> None:
-    """From Kafka onto TiDB, killed while it applies and while it starts; a verify of it finds nothing."""
-    name = topic(PARTITIONS)
-    survive(3, protocol, 11, kafka, name, tidb_target, tmp_path)
-    ended = bridge(*kafka_arguments("verify", kafka.bootstrap_servers, name, tidb_target, "--protocol", protocol))
-    assert ended.code == 0, ended.err
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-def test_a_take_over(tidb_target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path) -> None:
-    """Of an owner that sleeps in mid-stream: it ends with 5, and the end is the upstream's."""
-    take_over.test_an_owner_that_slept_through_a_take_over_ends_with_5(tidb_target, kafka, topic, tmp_path)
 
 
 def test_a_transaction_beyond_the_memory_quota(tidb_target: str, session: Session) -> None:

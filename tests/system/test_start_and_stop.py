@@ -30,13 +30,11 @@ from tests.support.bridges import (
     assert_ran_once,
     kafka_arguments,
     running,
-    status,
 )
 from tests.support.command import bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
 from tests.support.producers import ordered_producer
-from tests.support.proxy import Proxy, port_of
 from tests.support.topics import delete_topic
 from tests.support.waiting import wait_for
 
@@ -60,25 +58,6 @@ def test_a_signal_while_it_starts_ends_it_with_0(
         process.signal_group(number)
         assert process.wait(60) == 0, process.end_of_log
         assert "Traceback" not in process.log, process.log
-
-
-@pytest.mark.soak
-def test_an_empty_topic_is_waited_for_and_a_deleted_one_stops_it_with_3(
-    target: str, kafka: Kafka, topic: Topics, tmp_path: Path
-) -> None:
-    """It says what it waits for, and goes on when something comes; nobody waits for ever for what cannot come: one
-    line, no traceback."""
-    name, more = topic(PARTITIONS), ("--set", "stream.status_seconds=1")
-    with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target, *more) as process:
-        process.says("waiting_for=.partition . has had no boundary")
-        with Feed(kafka.bootstrap_servers, name) as feed:
-            feed.open_bank()
-            feed.go_on(beats=1)
-        process.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
-        delete_topic(kafka.bootstrap_servers, name)
-        assert process.wait() == 3, process.end_of_log
-        assert process.last_line.startswith("bridge: ")
-        assert "Traceback" not in process.log
 
 
 def test_a_topic_without_messages_is_waited_for_and_one_made_anew_is_noticed(
@@ -131,58 +110,6 @@ def test_an_unused_partition_is_not_waited_for_until_a_message_comes(target: str
     assert (ended.code, unused in ended.last_line) == (3, True), ended.err
     again = bridge(*arguments)  # it is kept in the progress
     assert (again.code, unused in again.last_line) == (3, True), again.err
-
-
-@pytest.mark.soak
-def test_messages_that_are_dropped_while_it_runs_stop_it_with_3(
-    target: str, kafka: Kafka, topic: Topics, tmp_path: Path
-) -> None:
-    """Retention passes by a bridge that sleeps: nothing behind the gap is applied, and the line says what is lost."""
-    name = topic(1)
-    with Feed(kafka.bootstrap_servers, name, partitions=1, copies=False) as feed:
-        feed.open_bank()
-        end = feed.go_on(beats=20)
-        with running(tmp_path / "bridge", kafka.bootstrap_servers, name, target) as process:
-            process.wait_for(lambda: applied_ts(target) == end, "the end")
-            process.signal_group(signal.SIGSTOP)
-            feed.go_on(beats=20)
-            drop_records(kafka, TopicPartition(name, 0, -1))
-            feed.go_on(beats=5)
-            process.signal_group(signal.SIGCONT)
-            assert process.wait() == 3, process.end_of_log
-            assert "Traceback" not in process.log
-            assert "Kafka no longer holds the messages from offset" in process.last_line
-    assert applied_ts(target) == end
-
-
-@pytest.mark.soak
-def test_ends_that_are_away_at_the_start_are_named(target: str, topic: Topics, kafka: Kafka, tmp_path: Path) -> None:
-    """First in the log, then by `bridge status`; when they are back, it reads."""
-    name = topic(PARTITIONS)
-    with (
-        Feed(kafka.bootstrap_servers, name) as feed,
-        Proxy(port_of(target)) as to_target,
-        Proxy(kafka.port) as to_kafka,
-    ):
-        feed.open_bank()
-        end = feed.go_on(beats=20)
-        to_target.refuse()
-        to_kafka.refuse()
-        url = f"mysql://root@127.0.0.1:{to_target.port}/"
-        with running(tmp_path / "bridge", f"127.0.0.1:{to_kafka.port}", name, url) as process:
-            process.says("retrying.*on=target.*does not answer for")
-            to_target.go_on()
-            source = f"source 127.0.0.1:{to_kafka.port} does not answer for"
-            process.wait_for(lambda: source in waiting_for(target), "the source's name in the target")
-            to_kafka.go_on()
-            process.wait_for(lambda: applied_ts(target) == end, "the end")
-    assert_equal(target, feed.bank)
-
-
-def waiting_for(target: str) -> str:
-    """What `bridge status` says."""
-    found = status(target)
-    return str(found.last_status.get("waiting_for", "")) if found else ""
 
 
 # --- catching up from Kafka

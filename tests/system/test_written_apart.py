@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import pickle
 import signal
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.demo.encode import ENCODERS
 from bridge.errors import RefusedRowsError
 from bridge.events import Event
-from bridge.local import Kafka
 from bridge.model import Advance, TableName
 from bridge.mysql import parallel
 from bridge.mysql.apply.writer import no_trace
@@ -27,10 +25,6 @@ from bridge.mysql.state.ownership import mark_connection
 from bridge.rows.amount import Amount
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Stage, Statement
 from bridge.spark.kept_rows.shards import Executors, Home
-from tests.bench.topics import fill
-from tests.bench.workload import PARTITIONS, SCHEMA, START_TS, WORKLOADS, Upstream, messages
-from tests.support.bridges import applied_ts
-from tests.support.command import Process
 from tests.support.near_rows import NearExecutors
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
@@ -120,23 +114,6 @@ def test_executors_write_what_may_be_written_twice(
     assert set(counts(session).values()) == {ALL}
     assert session.rows("SELECT applied_ts, applying_ts FROM _bridge.progress") == [(1000, 1000)]
     assert not [path for path in tmp_path.iterdir() if path.is_dir()], "what tasks left for one another"
-
-
-@pytest.mark.soak
-def test_parts_that_a_failover_lost_are_written_again(spark: SparkSession, target: str, session: Session) -> None:
-    """As in `tests/pipeline/test_parallel.py`."""
-    lost = []
-
-    def trace(step: str) -> None:
-        if step == "before commit" and not lost:
-            lost.append(counts(session))
-            session.execute("DELETE FROM m.t")
-            session.execute(f"KILL {pipeline.writer.session().connection_id}")
-
-    with opened(target, [("cdc", 0)], writers=2, executors=apart(spark), trace=trace) as pipeline:
-        pipeline.take(in_one_partition([*changes("tn"), boundary(1000)]))
-    assert lost[0]["t"] == ALL
-    assert counts(session)["t"] == counts(session)["n"] == ALL
 
 
 def test_a_row_that_executors_cannot_write_has_its_words(spark: SparkSession, target: str, session: Session) -> None:
@@ -277,44 +254,3 @@ def test_executors_that_cannot_reach_the_target_are_asked_no_more(target: str, s
             pipeline.take(in_one_partition([*changes("t", 100 * n, n), boundary(100 * n + 1)], 100 * n))
     assert len(asked) == 3
     assert counts(session)["t"] == (COUNT, ALL[1] + 5 * COUNT)
-
-
-SMALL = (
-    *("stream.writers=3", "stream.messages_per_batch=5000", "stream.rows_per_transaction=3000"),
-    "stream.driver_rows=15000",
-)
-LARGE = ("stream.writers=8", "spark.spark.master=local[8]", "stream.driver_rows=0", "stream.messages_per_batch=20000")
-"""Executors write, and so many that they would write steps that the driver could hold, too."""
-
-
-@pytest.mark.parametrize(("events", "settings"), [(24_000, SMALL), (120_000, LARGE)], ids=["small", "large"])
-@pytest.mark.soak
-def test_killed_in_mid_stream_it_ends_equal(
-    target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path, events: int, settings: Sequence[str]
-) -> None:
-    """Steps go over several connections, of the driver or of executors; a kill between any of them changes nothing in
-    the end."""
-    name, upstream = topic(PARTITIONS), Upstream(WORKLOADS["sysbench"])
-    fill(kafka.bootstrap_servers, name, messages(upstream, ENCODERS["canal-json"](PARTITIONS), events))
-    with admin(target) as session:
-        for statement in upstream.workload.statements:
-            session.execute(statement)
-    arguments = [
-        "replay", "--protocol", "canal-json", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", name,
-        "--target", target, "--consistency", "parallel", *(part for one in settings for part in ("--set", one)),
-    ]  # fmt: skip
-    first, second = tmp_path / "first", tmp_path / "second"
-    first.mkdir()
-    second.mkdir()
-    with Process(first, *arguments) as process:
-        if settings is LARGE:
-            process.wait_for(lambda: "executors_write" in process.log, "executors that write")
-        process.wait_for(lambda: applied_ts(target) > START_TS + (1000 << 18), "some rows")
-        process.kill()
-    with Process(second, *arguments) as process:
-        assert process.wait() == 0, process.end_of_log
-        assert "written_again" not in process.log
-    with admin(target) as session:
-        found = {row[0]: row for row in session.rows(f"SELECT id, k, c, pad FROM {SCHEMA}.sbtest")}
-        assert found == {row[0]: row for row in upstream.rows()}
-        assert session.value("SELECT applying_ts = applied_ts FROM _bridge.progress") == 1
