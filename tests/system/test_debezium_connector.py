@@ -18,7 +18,22 @@ from tests.support.pipelines import admin, sql
 from tests.support.registry import serving
 from tests.support.senders import example_settings
 from tests.support.waiting import wait_for
-from tests.system.test_native_debezium import CREATE, ROWS
+
+CREATE = (
+    "CREATE TABLE `t` (`id` bigint unsigned NOT NULL, `b1` bit(1), `b9` bit(9), `i8` tinyint, `d` decimal(10,2),"
+    " `d0` decimal(20,0), `f` float, `r` double, `v` varchar(20), `bin` varbinary(9), `day` date NOT NULL,"
+    " `t3` time(3), `t6` time(6), `dt` datetime, `dt6` datetime(6), `ts` timestamp(3) NULL, `y` year,"
+    " `e` enum('a','b'), `s` set('x','y'), `j` json, `p` point, PRIMARY KEY (`id`)) DEFAULT CHARSET=utf8mb4"
+)
+ROWS = {
+    1: "18446744073709551615, b'1', b'100000000', -128, 123.45, 12345678901234567890, 0.1, 1e-10, 'it''s', x'00ff',"
+    " '2024-02-29', '-00:00:01.500', '-838:59:58.999999', '2024-02-29 12:34:56', '2024-02-29 12:34:56.789012',"
+    " '2024-02-29 12:34:56.789', 2024, 'b', 'x,y', '{\"a\": 1}', ST_GeomFromText('POINT(1 2)')",
+    2: "2, b'0', b'1', 127, -0.01, -1, 16777216, 1e21, '', '', '1000-01-01', '00:00:00', '23:59:59.000001',"
+    " '9999-12-31 23:59:59', '1000-01-01 00:00:00.000001', '2038-01-19 03:14:07.999', 1901, 'a', '', 'null', NULL",
+    3: "3, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, '1969-12-31', NULL, NULL, NULL, NULL, NULL, NULL,"
+    " NULL, NULL, NULL, NULL",
+}
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(600)]
 

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bridge.local import Kafka
-from bridge.tso import ms_tso
-from tests.support.bridges import PARTITIONS, kafka_arguments
 from tests.support.captures import (
     Line,
     bank_below,
     canal,
     is_watermark,
     read_lines,
-    send_lines,
     with_value,
     write_lines,
 )
@@ -91,63 +86,11 @@ def test_an_undecodable_message_stops_the_bridge(
     assert differences(target, golden, "bank") == []
 
 
-@pytest.mark.usefixtures("spark")
-def test_no_later_boundary_vouches_for_an_undecodable_message(
-    target: str, bank: list[Line], bad_line: Line, kafka: Kafka, topic: Callable[..., str]
-) -> None:
-    """The same from Kafka, where boundaries come micro-batches after it."""
-    name = topic(PARTITIONS)
-    send_lines(
-        kafka.bootstrap_servers, name, [with_value(bad_line, b"[]") if line is bad_line else line for line in bank]
-    )
-    size = ("--set", "stream.messages_per_batch=1000")
-    ended = bridge(*kafka_arguments("replay", kafka.bootstrap_servers, name, target, *size))
-    assert_one_line(ended, 3, f"{name}/{BAD_PARTITION}/{bad_line['offset']}", "fix:")
-    assert_is(target, bank_below(bank, frozen_at(bank, bad_line)))
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_boundary_of_another_century(
-    target: str, golden: Path, bank: list[Line], bad_line: Line, tmp_path: Path
-) -> None:
-    """It stops the bridge instead of having every later row dropped; quarantined by its position, it changes
-    nothing.  `bridge inspect` shows it."""
-    boundary = next(line for line in bank if line["partition"] == BAD_PARTITION and is_watermark(line))
-    far = json.dumps(canal(boundary) | {"_tidb": {"watermarkTs": ms_tso(7_258_118_400_000)}}).encode()
-    lines = [line | {"offset": line["offset"] + 1} if _is_behind(line, bad_line) else line for line in bank]
-    lines.insert(bank.index(bad_line), with_value(boundary, far) | {"offset": bad_line["offset"]})
-    path = write_lines(tmp_path / "._ü表,:100%.capture", lines)
-    ended = replay(path, target)
-    where = f"capture/{BAD_PARTITION}/{bad_line['offset']}"
-    assert_one_line(ended, 3, where, "is 2200-01-01T00:00:00.000Z", "source.ahead_seconds")
-    at = ("--partition", str(BAD_PARTITION), "--offset", str(bad_line["offset"]))
-    assert "2200-01-01" in bridge("inspect", "--input", str(path), "--protocol", "canal-json", *at).out
-    assert replay(path, target, "--set", f"source.quarantine={where}").code == 4
-    assert not differences(target, golden, "bank")
-    assert sql(target, "SELECT code FROM _bridge.quarantine") == [("ahead-of-clock",)]
-
-
-def _is_behind(line: Line, other: Line) -> bool:
-    """Whether it lies in the partition of another one, at its offset or behind."""
-    return bool(line["partition"] == other["partition"] and line["offset"] >= other["offset"])
-
-
 def test_a_beginning_that_has_not_come(target: str, bank: list[Line], tmp_path: Path) -> None:
     """Everything that comes until then would count as in the target."""
     path = write_lines(tmp_path / "bank.jsonl", bank)
     assert_one_line(replay(path, target, "--from", "2200-01-01T00:00:00Z"), 2, "2200-01-01", "has not come yet")
     assert sql(target, "SHOW DATABASES LIKE '\\_bridge'") == []
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_timestamp_without_a_zone_stops_the_bridge(target: str, golden: Path) -> None:
-    """Exit 3, naming position and --timezone; with the zone the same pipeline goes on."""
-    arguments = replay_arguments(golden, "open", "all_types", target)
-    at = arguments.index("--timezone")
-    ended = bridge(*arguments[:at], *arguments[at + 2 :])
-    assert_one_line(ended, 3, "capture/", "--timezone")
-    assert bridge(*arguments).code == 0
-    assert differences(target, golden, "all_types") == []
 
 
 # --- capture files
