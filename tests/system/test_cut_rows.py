@@ -39,7 +39,7 @@ class StandIn:
 
 
 @pytest.mark.parametrize("script", some_of(["all_types", "all_types_tz8"], "all_types_tz8"))
-@pytest.mark.parametrize("variant", CUT_ROWS)
+@pytest.mark.parametrize("variant", some_of([*CUT_ROWS], "open-handle-key-only"))
 def test_rows_are_read_back(
     target: str, old_target: str, golden: Path, variant: str, script: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from tests.support.command import bridge
 from tests.support.feeds import Feed
 from tests.support.golden import CUT_ROWS, PROTOCOLS, capture, replay_arguments
 from tests.support.pipelines import admin, contents, ran_with, sql
+from tests.support.selection import some_of
 from tests.support.verify_servers import execute
 from tests.system.test_ckafka_replay import SCRIPTS as CKAFKA_SCRIPTS
 from tests.system.test_ckafka_replay import as_ckafka_capture
@@ -66,9 +67,7 @@ def test_no_false_alarm_on_any_capture(
 HOLD_LESS = ["ckafka", "open-updated-only", *CUT_ROWS]
 
 
-@pytest.mark.parametrize(
-    "variant", [*HOLD_LESS[:2], *(pytest.param(variant, marks=pytest.mark.soak) for variant in HOLD_LESS[2:])]
-)
+@pytest.mark.parametrize("variant", some_of(HOLD_LESS, "ckafka"))
 def test_captures_that_hold_less(
     target: str, old_target: str, golden: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     variant: str,
