@@ -17,9 +17,7 @@ from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection.session import Session
 from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids, row, watermark
 from tests.support.command import bridge
-from tests.support.pipelines import admin, drop_all, opened, run_all, sql
-from tests.support.sweeps import die_everywhere, state
-from tests.support.victims import Victims
+from tests.support.pipelines import admin, drop_all, opened, run_all
 
 BROKEN_DDL = b'{"isDdl":true,"database":"m","table":"t","type":"ALTER","sql":7'
 
@@ -184,22 +182,6 @@ def test_bytes_come_through_whole(target: str, session: Session, tmp_path: Path)
     events = events.set_column(at, events.schema.field(at), [[base64.b64encode(b"k").decode(), None, None]])
     run_all(target, events, quarantine=True)
     assert session.rows("SELECT message_key, message_value, cut_bytes FROM _bridge.quarantine") == [(b"k", value, 0)]
-
-
-def test_crash_at_every_step(target: str, victims: Victims, tmp_path: Path) -> None:
-    """Wherever a process dies, the next one ends with every message applied or quarantined, each once."""
-    events = capture(
-        tmp_path,
-        [row(10, 1), b"{", watermark(12), row(12, 2), b"[", watermark(15), row(15, 3), watermark(20)],
-        [b"}", watermark(11), row(11, 4), b"]", watermark(15), row(18, 5), b"-", watermark(20)],
-    )
-
-    def state_and_entries(session: Session) -> tuple[Any, ...]:
-        return *state(session), held(session)
-
-    died_at = die_everywhere(target, victims, events, make_anew, state=state_and_entries, batch=3, quarantine=True)
-    assert {"begun", "advanced", "statement", "before commit", "committed"} <= died_at
-    assert sql(target, "SELECT COUNT(*) FROM _bridge.quarantine") == [(5,)]
 
 
 def test_a_wider_filter_sets_nothing_aside_again(target: str, session: Session, tmp_path: Path) -> None:

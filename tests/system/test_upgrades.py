@@ -13,7 +13,6 @@ import pytest
 
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.event_columns import laid
-from tests.support.bridges import applied_ts
 from tests.support.captures import Line, read_lines, write_lines
 from tests.support.command import bridge
 from tests.support.golden import PROTOCOLS, capture, differences
@@ -84,24 +83,3 @@ def test_boundaries_that_will_not_come_again(target: str, golden: Path, tmp_path
     assert "without_boundaries says so" in ended.err
     assert differences(target, golden, "all_types", "debezium") == []
     assert re.search(r"order +the order of each partition", bridge("status", "--target", target).out)
-
-
-def test_a_topic_of_two_protocols(target: str, golden: Path, tmp_path: Path) -> None:
-    """A pipeline reads one: everything complete before the first message of the other is applied, and the line says
-    where it lies, which it is, and what to do.  Put aside, it is counted, and the rest goes on."""
-    lines, others = read_lines(capture(golden, "canal-ext", "bank")), read_lines(capture(golden, "open", "bank"))
-    foreign = [{**line, "partition": 1} for line in others if b'"t":1' in base64.b64decode(line["key"])][:3]
-    middle = len(lines) // 2
-    mixed = numbered([*lines[:middle], *foreign, *lines[middle:]])
-    path = write_lines(tmp_path / "mixed.jsonl", mixed)
-    first = next(line for line in mixed if line["value"] == foreign[0]["value"])
-    arguments = ("replay", "--input", str(path), "--target", target, "--timezone", "UTC")
-    ended = bridge(*arguments)
-    assert ended.code == 3
-    assert "it is a message of open-protocol (version 1), and a pipeline reads one protocol" in ended.last_line
-    assert f"/1/{first['offset']}; " in ended.last_line
-    assert "start with --protocol open-protocol" in ended.last_line
-    assert applied_ts(target) > 0
-    assert bridge(*arguments, "--on-bad-message", "quarantine").code == 4
-    assert differences(target, golden, "bank") == []
-    assert "3 other-protocol" in bridge("status", "--target", target).out
