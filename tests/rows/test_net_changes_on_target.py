@@ -1,4 +1,4 @@
-"""Net changes, statements and transactions together: random upstream histories against a real server."""
+"""Net changes, statements and transactions together, on a real server; random histories are in `test_grains`."""
 
 from __future__ import annotations
 
@@ -8,10 +8,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from bridge.ddl.policy import ddl_rules
 from bridge.events import SEP, Kind, RowChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -52,10 +49,8 @@ class Bench:
     def pipeline(self, name: str) -> Pipeline:
         if name not in self._pipelines:
             self._generation += 1
-            # What is ahead of the log may be spelled otherwise, which stops a pipeline of TiDB.
-            ddl = ddl_rules(source="mysql-8" if name == "again" else "tidb")
             partitions, named = [("cdc", p) for p in range(PARTITIONS)], f"{name} {self._generation}"
-            context = opened(self._url, partitions, name=named, start_ts=self.ts, ddl=ddl)
+            context = opened(self._url, partitions, name=named, start_ts=self.ts)
             self._open[name] = ExitStack()
             self._pipelines[name] = self._open[name].enter_context(context)
         return self._pipelines[name]
@@ -110,45 +105,6 @@ def windows_of(history: History, bench: Bench, transactions: int) -> list[list[t
             windows.append([])
         windows[-1].append((bench.ts, history.transaction()))
     return windows
-
-
-DIALECTS = st.builds(Dialect, split=st.booleans(), old_rows=st.booleans(), handle_deletes=st.booleans())
-
-
-def runs(examples: int) -> settings:
-    """Few and quick: each example works on a real server."""
-    quiet = [HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
-    return settings(max_examples=examples, deadline=None, suppress_health_check=quiet)
-
-
-@pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.uniques])
-@runs(6)
-@given(seed=st.integers(0, 2**32), transactions=st.integers(1, 10), dialect=DIALECTS)
-def test_redone_changes_come_out_right(bench: Bench, name: str, seed: int, transactions: int, dialect: Dialect) -> None:
-    """The same changes again, in windows cut elsewhere, over a target that already holds their end: a table with a key
-    is right afterwards, by safe mode where a unique value is still held by a row that the log has not come to."""
-    shape, random = SHAPES[name], Random(seed)
-    history = History(shape, random)
-    try:
-        bench.begin(shape)
-        bench.pipeline("first")  # which begins here, below all that follows
-        begin = bench.ts
-        windows = windows_of(history, bench, transactions)
-        log = [(w[-1][0] + 1, [e for ts, c in w for e in messages(shape, c, ts, dialect, random)]) for w in windows]
-        for end, window in log:
-            bench.apply("first", window, random, end)
-        now, bench.ts = bench.ts, begin
-        again = [event for _, window in log[random.randint(0, len(log) - 1) :] for event in window]
-        low = 0
-        for high in sorted({e.commit_ts for e in again if random.random() < 0.5} | {now + 1}):
-            bench.apply("again", [e for e in again if low <= e.commit_ts < high], random, high)
-            low = high
-        assert in_any_order(rows_of(bench.session, shape)) == in_any_order(history.rows)
-        bench.ts = now
-        bench.forget_pipelines("again")
-    except BaseException:
-        bench.forget_pipelines()
-        raise
 
 
 def test_safe_mode_takes_values_from_rows_that_the_log_has_not_come_to(bench: Bench) -> None:
