@@ -128,15 +128,12 @@ def registry(avro_captures: Path) -> Iterator[Registry]:
         yield one
 
 
-def number_of(registry: Registry, name: str) -> int:
-    """The id of the schema with these words."""
-    return next(number for number, text in registry.schemas.items() if name in text)
-
-
-def test_a_registry_in_trouble(avro_captures: Path, target: str, registry: Registry) -> None:
-    """One that is away at the start, that refuses, that gave ids anew, and that lacks a schema ends the bridge with the
-    reason and the place; the same command goes on when it is mended, waits where it goes away for a while, and ends
-    right."""
+def test_a_registry_in_trouble(
+    avro_captures: Path, target: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is away at the start, and that refuses, ends the bridge with the reason and the place; the same command
+    goes on when it is mended, waits where it goes away for a while, and ends right."""
+    monkeypatch.setattr(client, "_PATIENCE_SECONDS", 1)
     registry.status = 503
     ended = replayed(avro_captures, target, registry, "--set", "source.retry_seconds=1")
     assert ended.code == 3
@@ -148,16 +145,6 @@ def test_a_registry_in_trouble(avro_captures: Path, target: str, registry: Regis
     assert "HTTP 401" in ended.last_line
     assert re.search(r"at my-types-avro-\d+/0/0;", ended.last_line), ended.last_line
     assert "[source.registry]" in ended.last_line
-
-    one, other = (number_of(registry, f"{name}.Envelope") for name in ("mt.strs", "mt.bigs"))
-    anew = registry.schemas | {one: registry.schemas[other], other: registry.schemas[one]}
-    lacking = {number: text for number, text in registry.schemas.items() if number != one}
-    for schemas, reason in (anew, f"is not Avro of the schema {one} "), (lacking, f"lacks the schema {one}"):
-        with serving(schemas) as another:  # of a registry that they know, processes remember all schemas
-            ended = replayed(avro_captures, target, another)
-        assert ended.code == 3
-        assert reason in ended.last_line
-        assert "mt.strs/0/" in ended.last_line
 
     registry.login, asked = "", list[float]()
 
@@ -184,7 +171,7 @@ def test_rows_of_a_deleted_schema_in_quarantine(
     cut = next(line for line in lines if line["topic"].endswith("mt.defs") and line["value"])
     cut["value"] = base64.b64encode(base64.b64decode(cut["value"])[:-1]).decode()
     write_lines(tmp_path / "debezium-avro" / "my_types.jsonl", lines)
-    number = number_of(registry, "mt.strs.Envelope")
+    number = next(number for number, text in registry.schemas.items() if "mt.strs.Envelope" in text)
     deleted = registry.schemas.pop(number)
     ended = replayed(tmp_path, target, registry, "--on-bad-message", "quarantine")
     assert ended.code == 4, ended.err
