@@ -36,7 +36,7 @@ FLOORS = (
 """Packages and modules of `bridge`, the lowest first; one imports from its own floor and from those below."""
 PURE = ("protocols", "rows", "ddl")
 DRIVERS = {"pyspark", "pymysql", "sqlalchemy", "confluent_kafka"}
-CEILING = 52_497
+CEILING = 51_784
 """The most lines of `bridge`, without `demo` and `local`."""
 
 
@@ -141,8 +141,7 @@ def test_no_admin_client_is_asked_about_consumer_groups() -> None:
 
 
 def test_the_package_does_not_grow() -> None:
-    """What is added has to replace something: the ceiling is lowered with each merge.  It was raised once, by
-    112, for rows that real MariaDB servers and failovers lost in silence; 82 of these are paid back."""
+    """What is added has to replace something: the ceiling is lowered with each merge."""
     lines = sum(
         len(path.read_text(encoding="utf-8").splitlines())
         for path in modules().values()
