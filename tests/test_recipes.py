@@ -173,13 +173,16 @@ RECIPES = {
         [
             Edit(
                 "bridge/ddl/rules/tables.py",
-                "def encryption(",
-                "def toys(statement: StatementParts, site: Site) -> Iterator[Edit | Omission]:\n"
+                "def hints(",
+                "def toys(statement: StatementParts, site: Site) -> Iterator[Edit]:\n"
                 '    """Removes MIN_ROWS."""\n'
-                '    yield from without_options(statement, {"MIN_ROWS"}, "toys have no rows")\n\n\n',
+                "    for scope in option_scopes(statement):\n"
+                "        for i, token in outer(scope):\n"
+                '            if token.word == "MIN_ROWS":\n'
+                '                yield remove(scope[i : value_at(scope, i) + 1], "toys have no rows")\n\n\n',
             )
         ],
-        [Edit("bridge/ddl/rewrite.py", "    (tables.encryption,", "    (tables.toys, None),\n")],
+        [Edit("bridge/ddl/rewrite.py", "    (tables.hints,", "    (tables.toys, None),\n")],
         [],
         ["tests/ddl/test_rewrite.py::test_every_rule_has_its_place"],
         (
