@@ -17,7 +17,7 @@ from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.clauses import StatementParts, outer, span_of, statement_parts
 from bridge.ddl.lexer import Token, opened
 from bridge.ddl.parser import Classified, Refused, classify
-from bridge.ddl.rule import Edit, OmittedObject, RewriteRule, Site
+from bridge.ddl.rule import Edit, OmittedObject, RewriteRule, Site, UnsupportedError
 from bridge.ddl.rules import (
     charsets,
     column_definitions,
@@ -231,13 +231,15 @@ def _within(edit: Edit, other: Edit) -> bool:
 
 def _replaced(text: str, edits: Sequence[Edit]) -> str:
     """Gives the text with all spans replaced.  An edit inside another one is a part of it; of two with the same span a
-    removal counts, or else the earlier rule's.  Removals that overlap are one."""
+    removal counts, or else the earlier rule's.  Removals that overlap are one; other edits that do are refused."""
     taken: list[Edit] = []
     for edit in sorted(edits, key=lambda e: (e.start, e.end > e.start, -e.end, bool(e.text))):
         if not taken or edit.start >= taken[-1].end:
             taken.append(edit)
         elif not edit.text and not taken[-1].text:
             taken[-1] = taken[-1]._replace(end=max(edit.end, taken[-1].end))
+        elif edit.end > taken[-1].end:
+            raise UnsupportedError(f"two rules change words of it that overlap: {edit.why}; {taken[-1].why}")
     made, at = "", 0
     was_removed = False
     for edit in taken:

@@ -18,7 +18,7 @@ from bridge.ddl import rules
 from bridge.ddl.collation_tables import SOURCES, CollationRules, KnownCollations
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rewrite import RULES, Rewritten, rewrite
-from bridge.ddl.rule import Site, UnsupportedError
+from bridge.ddl.rule import Edit, Site, UnsupportedError
 from bridge.ddl.server_features import named_capabilities
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import error_code
@@ -619,6 +619,14 @@ def test_a_target_without_a_key(flavour: str, options: str, left: str) -> None:
     found = rewrite(f"CREATE TABLE t (a INT) {options}", "app", Site(target))
     assert isinstance(found, Rewritten)
     assert (found.text or "").startswith(f"CREATE TABLE t (a INT) {left}")
+
+
+def test_edits_that_overlap_in_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither is made, as a part of what is to be removed would stay."""
+    made = [Edit(0, 8, "MAKE", "one"), Edit(4, 12, "", "two")]
+    monkeypatch.setattr("bridge.ddl.rewrite.RULES", ((lambda *_: iter(made), None),))
+    with pytest.raises(UnsupportedError, match="two; one"):
+        rewrite("CREATE TABLE t (a INT)", "app", Site(named_capabilities("mariadb-11.4")))
 
 
 def test_every_rule_has_its_place() -> None:

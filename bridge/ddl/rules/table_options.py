@@ -11,15 +11,7 @@ from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, outer, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import (
-    Edit,
-    Site,
-    beginning,
-    option_scopes,
-    partition_scopes,
-    remove,
-    value_at,
-)
+from bridge.ddl.rule import Edit, Site, beginning, option_scopes, partition_scopes, remove, value_at
 from bridge.ddl.server_features import Feature
 
 HINTS: Final = ("ALGORITHM", "LOCK")

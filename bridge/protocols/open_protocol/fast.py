@@ -1,6 +1,5 @@
 """Tells what is the same in all frames of a kind, in the Open Protocol.  The frame of the message's key, which holds
-schema, table and commit_ts, is read before that of its value.
-"""
+schema, table and commit_ts, is read before that of its value."""
 
 from __future__ import annotations
 
