@@ -61,7 +61,8 @@ class Writer:
     What senders garble is left out.  Both: CREATE TABLE IF NOT EXISTS ... LIKE of a table that is there, whose columns
     they take for those of the other from then on.  Canal 1.1.7: text that is no UTF-8, on MariaDB a character set in
     CREATE TABLE, whose event in the binlog it cannot read, and a key in the definition of its column.  Debezium: zero
-    dates in columns without NULL, which become the column's default.  Columns that exchange names, at which one waits
+    dates in columns without NULL, which become the column's default, and schema changes of a table that an incremental
+    snapshot was asked for, whose rows may get each other's values.  Columns that exchange names, at which one waits
     for a decision and the other ends, are rare.
 
     for_canal: whether Canal reads it, or else Debezium.
@@ -77,6 +78,7 @@ class Writer:
         self._random = random.Random(seed)
         self._types = list(_TYPES)
         self._columns = 0
+        self._asked_for: set[str] = set()
         self._is_qualified = True
         self._for_canal, self._null = for_canal, " NULL" * says_null
         self._keys = _KEYS if has_keyless else _KEYS[:-1]
@@ -135,7 +137,7 @@ class Writer:
             (0 if self._for_canal else 3, self._snapshot),
         ]  # fmt: skip
         weights, functions = zip(*kinds, strict=True)
-        names = self._names() or [NAMES[0]]
+        names = [name for name in self._names() if name not in self._asked_for] or [NAMES[-1]]
         (function,) = self._random.choices(functions, weights)
         self._is_qualified = self._random.random() < 0.5
         for statement in function(self._random.choice(names)):
@@ -288,6 +290,7 @@ class Writer:
     def _snapshot(self, table: str) -> list[str]:
         """Asks Debezium for an incremental snapshot of the table."""
         self._columns += 1
+        self._asked_for.add(table)
         told = f'{{"data-collections": ["{DATABASE}.{table}"], "type": "incremental"}}'
         return [f"INSERT INTO {DATABASE}.{SIGNALS} VALUES ('ask{self._columns}', 'execute-snapshot', '{told}')"]
 
