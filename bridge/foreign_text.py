@@ -42,3 +42,14 @@ def without_secrets(text: str) -> str:
 def _without_password(login: re.Match[str]) -> str:
     user, colon, _ = login[0].partition(":")
     return f"{user}:***@" if colon else login[0]
+
+
+def readable(content: bytes | None, most: int = 2000) -> str:
+    """Returns bytes as text in which everything but printable ASCII is escaped; "null" for None.
+
+    most: how many bytes are shown at most.
+    """
+    if content is None:
+        return "null"
+    text = ascii(content[:most].decode("latin-1"))[1:-1]
+    return f"{text} ({len(content):,} bytes)" if len(content) <= most else f"{text}... ({len(content):,} bytes)"

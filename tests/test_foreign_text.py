@@ -8,6 +8,7 @@ import io
 import json
 import sys
 import unicodedata
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +24,7 @@ from bridge.cli import output, progress_bars
 from bridge.cli.logs import configure_logs
 from bridge.commands.check.finding import fail
 from bridge.commands.ddl import Translation
-from bridge.commands.inspect import Around, Record, table_lines
+from bridge.commands.inspect import Record, table_lines
 from bridge.commands.quarantine import EntryOutcome
 from bridge.commands.status import PipelineStatus
 from bridge.ddl.rewrite import RewriteStep
@@ -96,12 +97,12 @@ def records(text: str) -> list[Record]:
     column = text.replace("\0", "")  # which no name of a column and no literal holds
     row = RowChange(Kind.UPDATE, 7, 0, text, text, f"a\0{column}", "a", f"1\0{column}", "1\0x")
     change = DdlStatement(7, 0, text, "", text)
-    bad = Undecodable("malformed", text)
+    bad = Undecodable("malformed", text, None, b64encode(b"\x1b[2J\n").decode())
     sender = (text, text)
     return [
         Record(where, *sender, row, {"gtid": text, "note": text}),
         Record(where, *sender, change, {}),
-        Record(where, *sender, bad, {}, Around(0, 1, b"\x1b[2J\n")),
+        Record(where, *sender, bad, {}),
     ]
 
 
@@ -127,7 +128,7 @@ SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
     "quarantine retry": (lambda text: output.quarantine_outcomes([EntryOutcome(1, text, True, text)]), 2),
     "an error": (lambda text: console.note(str(StoppedError(text, where=text, fix=text))), 1),
     "the log": (logged, 2),
-    "inspect": (inspected, 7),
+    "inspect": (inspected, 6),
 }  # fmt: skip
 """What shows text from elsewhere, and how many lines that are."""
 

@@ -11,7 +11,7 @@ import orjson
 from bridge import console
 from bridge.ends.phases import WORDS, shares
 from bridge.errors import counted
-from bridge.foreign_text import redacted, visible
+from bridge.foreign_text import readable, redacted, visible
 from bridge.tso import tso_time
 
 if TYPE_CHECKING:
@@ -314,17 +314,6 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
     lines += [("decoded", orjson.dumps(event).decode()) for event in events]
     for name, value in lines:
         console.line(f"{name:<11} {value}")
-
-
-def readable(content: bytes | None, most: int = 2000) -> str:
-    """Returns bytes as text in which everything but printable ASCII is escaped; "null" for None.
-
-    most: how many bytes are shown at most.
-    """
-    if content is None:
-        return "null"
-    text = ascii(content[:most].decode("latin-1"))[1:-1]
-    return f"{text} ({len(content):,} bytes)" if len(content) <= most else f"{text}... ({len(content):,} bytes)"
 
 
 def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:

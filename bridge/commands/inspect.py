@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import time
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Final, NamedTuple
-
-import orjson
+from typing import Any, Final
 
 from bridge.config import Settings
 from bridge.errors import UsageError
 from bridge.events import SEP, Event, Position, RowChange, Undecodable, key_names
 from bridge.filters.table_filter import TableFilter
-from bridge.foreign_text import visible
-from bridge.protocols import DecodeError, Decoder, in_json, make_decoder, recognise
-from bridge.protocols.decode import bad_message, check_times, highest_ts
+from bridge.foreign_text import readable, visible
+from bridge.protocols import DecodeError, Decoder, decode_message, in_json, make_decoder, recognise
+from bridge.protocols.decode import bad_message, highest_ts
 from bridge.protocols.detect import recognise_message
 from bridge.protocols.ruled_rows import ruled_row
 from bridge.protocols.values.json_message import json_object
@@ -25,21 +24,7 @@ from bridge.sources.source import Message, Source, plain_sample
 from bridge.tso import tso_time
 
 SAMPLE_MESSAGES: Final = 100
-_AROUND: Final = 48
-"""How many bytes are shown before and after the place of a failure."""
 _NOTHING: Final = "nothing"
-
-
-class Around(NamedTuple):
-    """A part of a message's bytes.
-
-    first: the offset of the part in the message.
-    at: the offset of the failure in the message, None when it is not known.
-    """
-
-    first: int
-    at: int | None
-    content: bytes
 
 
 @dataclass(frozen=True)
@@ -48,7 +33,6 @@ class Record:
 
     event: None for a message that holds no event, such as a tombstone.
     origin: where the change comes from (binlog position, GTID), if the sender tells it.
-    around: the bytes at which decoding failed.
     """
 
     position: Position
@@ -56,7 +40,6 @@ class Record:
     variant: str
     event: Event | None
     origin: dict[str, str]
-    around: Around | None = None
 
     @property
     def kind(self) -> str:
@@ -72,6 +55,13 @@ class Record:
     def time(self) -> str | None:
         """The commit ts, or the event time, as wall-clock time in UTC."""
         return tso_time(self.fields["commit_ts"]) if "commit_ts" in self.fields else None
+
+    @property
+    def message(self) -> str | None:
+        """The message itself, as text, where it cannot be decoded."""
+        if not isinstance(self.event, Undecodable):
+            return None
+        return readable(b64decode(self.event.message_value or self.event.message_key or ""))
 
     def row(self, image: str | None) -> dict[str, str] | None:
         """Returns one of the event's images, as SQL literals by column."""
@@ -107,13 +97,7 @@ class Record:
             "kind": self.kind,
             "code": fields.get("code"),
             "reason": fields.get("reason"),
-            "around": self.around
-            and {
-                "first_byte": self.around.first,
-                "fails_at": self.around.at,
-                "hex": self.around.content.hex(" "),
-                "text": printable(self.around.content),
-            },
+            "message": self.message,
             "index": fields.get("index"),
             "schema": fields.get("schema") or None,
             "table": fields.get("table") or None,
@@ -129,11 +113,6 @@ class Record:
             **self.origin,
         }
         return {name: value for name, value in shown.items() if value is not None}
-
-
-def printable(content: bytes) -> str:
-    """Returns bytes as ASCII, with a dot for each byte that cannot be printed."""
-    return "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in content)
 
 
 def inspect(
@@ -174,25 +153,16 @@ class _MessageReader:
         seen = recognise_message(*plain)
         protocol = self._protocol or (seen.protocol if seen else "unknown")
         variant = seen.variant if seen else "unknown"
+        events: list[Event | None]
         if protocol == "unknown":
-            failure = _unknown(*plain)
-            yield _bad(message, protocol, variant, bad_message((), failure, message.key, message.value), failure)
-            return
-        decoder = self._decoder(protocol)
-        try:
-            events: list[Event | None] = [*self._decoded(decoder, message)]
-        except DecodeError as failure:
-            bad = bad_message(decoder.protocols, failure, message.key, message.value)
-            yield _bad(message, protocol, variant, bad, failure)
-            return
+            events = [bad_message((), _unknown(*plain), message.key, message.value)]
+        else:
+            decoder = self._decoder(protocol)
+            highest = highest_ts([round(time.time() * 1000)], decoder.ms_ahead)
+            events = [*decode_message(decoder, message.key, message.value, highest)]
         origin = _origin(plain[1]) if events else {}
         for event in events or ([] if self._filters else [None]):
             yield Record(message.position, protocol, variant, event, origin | self._ruled(event))
-
-    def _decoded(self, decoder: Decoder, message: Message) -> list[Event]:
-        events = decoder.decode(message.key, message.value)
-        check_times(events, highest_ts([round(time.time() * 1000)], decoder.ms_ahead))
-        return events
 
     def _decoder(self, protocol: str) -> Decoder:
         if protocol not in self._decoders:
@@ -211,31 +181,12 @@ class _MessageReader:
 
 
 def _unknown(key: bytes | None, value: bytes | None) -> DecodeError:
-    """Says why a message is of no known protocol, and at which byte it stops being JSON."""
+    """Says why a message is of no known protocol."""
     try:
         json_object(key if value is None else value)
     except DecodeError as failure:
-        return DecodeError(f"the message is of no known protocol: {failure}", at=failure.at)
+        return DecodeError(f"the message is of no known protocol: {failure}")
     return DecodeError("the message is of no known protocol, although it is JSON")
-
-
-def _bad(message: Message, protocol: str, variant: str, event: Event, failure: DecodeError) -> Record:
-    content = message.value or message.key or b""
-    return Record(message.position, protocol, variant, event, {}, _around(content, failure))
-
-
-def _around(content: bytes, failure: DecodeError) -> Around:
-    """Returns the bytes at which decoding failed.
-
-    That is the byte that the parser names; otherwise the last place that names the column, which is where its value
-    stands; otherwise the beginning.
-    """
-    at = failure.at
-    if at is None and failure.column is not None:
-        found = content.rfind(orjson.dumps(failure.column))
-        at = found if found >= 0 else None
-    first = max(0, (at or 0) - _AROUND)
-    return Around(first, at, content[first : first + 2 * _AROUND])
 
 
 def _origin(value: bytes | None) -> dict[str, str]:
@@ -256,7 +207,6 @@ _HEADINGS: Final = ("position", "kind", "commit ts", "time (UTC)", "table", "con
 _PLAIN_KINDS: Final = ("boundary", "schema-change")
 _SHOWN: Final = 60
 _UNTYPED: Final = "~"
-_BYTES_A_LINE: Final = 16
 
 
 def table_lines(records: Iterable[Record]) -> Iterator[str]:
@@ -277,8 +227,8 @@ def table_lines(records: Iterable[Record]) -> Iterator[str]:
             is_explained = True
             yield f"-- {_UNTYPED} marks a value as the message has it; the type of the target's column makes it exact"
         yield _line(_cells(record))
-        if record.around:
-            yield from _dump(record.around)
+        if record.message is not None:
+            yield f"    {record.message}"
     if not any(shown):
         yield "-- nothing to show: no message was read, or each is of a table that --filter leaves out"
 
@@ -336,13 +286,3 @@ def _assigned(row: dict[str, str]) -> str:
 
 def _cut(literal: str) -> str:
     return literal if len(literal) <= _SHOWN else f"{literal[:_SHOWN]}... ({len(literal)} characters)"
-
-
-def _dump(around: Around) -> Iterator[str]:
-    """Yields offset, hex and text of the bytes, with a mark below the byte at which decoding failed."""
-    for start in range(0, len(around.content), _BYTES_A_LINE):
-        line = around.content[start : start + _BYTES_A_LINE]
-        first = around.first + start
-        yield f"    {first:08x}  {line.hex(' '):<{3 * _BYTES_A_LINE - 1}}  |{printable(line)}|"
-        if around.at is not None and first <= around.at < first + _BYTES_A_LINE:
-            yield f"    {'':8}  {'':{3 * (around.at - first)}}^^ byte {around.at}"

@@ -78,17 +78,11 @@ class BatchResult(NamedTuple):
 
 
 class DecodeError(Exception):
-    """A message that cannot be decoded.  Its text is the reason in words, its code names the kind of reason.
+    """A message that cannot be decoded.  Its text is the reason in words, its code names the kind of reason."""
 
-    at: the byte of the value at which decoding failed, where that is known.
-    column: the name of the column that caused it, where one did.
-    """
-
-    def __init__(
-        self, reason: str, code: Code = Code.MALFORMED, *, at: int | None = None, column: str | None = None
-    ) -> None:
+    def __init__(self, reason: str, code: Code = Code.MALFORMED) -> None:
         super().__init__(reason)
-        self.code, self.at, self.column = code, at, column
+        self.code = code
 
 
 class SchemaId(NamedTuple):

@@ -197,12 +197,10 @@ def column_of(
     Raises DecodeError for a type that is not known, or that contradicts the JDBC type of an official message.
     """
     if not isinstance(mysql_type, str):
-        raise DecodeError(f"column {shown(name)} has no type in mysqlType", column=name)
+        raise DecodeError(f"column {shown(name)} has no type in mysqlType")
     kind = _type_of(mysql_type)
     if kind is None or kind.word not in types:
-        raise DecodeError(
-            f"column {shown(name)} is of the unknown type {shown(mysql_type)}", Code.UNKNOWN_TYPE, column=name
-        )
+        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(mysql_type)}", Code.UNKNOWN_TYPE)
     if is_official and sql_type is not None:
         _check_sql_type(name, kind, mysql_type, sql_type)
     convert, form, declared = types[kind.word], "", _declared(kind, mysql_type)
@@ -237,7 +235,6 @@ def _check_sql_type(name: str, kind: _Type, mysql_type: str, sql_type: object) -
         " different columns; let Canal read from its last position with the table's history (canal.instance.tsdb), or"
         " copy the table anew",
         Code.BAD_VALUE,
-        column=name,
     )
 
 

@@ -236,7 +236,7 @@ def _without_unavailable(payload: dict[str, Any], kind: Kind) -> dict[str, Any]:
     missing = {name for name, value in row.items() if value in UNAVAILABLE}
     for name in missing:
         if before is not None and before.get(name, UNAVAILABLE[0]) not in UNAVAILABLE:
-            raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE, column=name)
+            raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE)
     available = {name: value for name, value in row.items() if name not in missing}
     if before is None or image == "before":
         return {**payload, image: available}

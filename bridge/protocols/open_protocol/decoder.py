@@ -90,7 +90,7 @@ class OpenProtocolDecoder(PlainDecoder):
         keys = _frames(key, _LENGTH)
         values = _frames(value, 0) if value else [b""] * len(keys)
         if len(keys) == 1 == len(values):
-            event = self._framed_event(keys[0], values[0], 0, _LENGTH)
+            event = self.event_of(orjson.loads(keys[0]), values[0], 0)
             return [event] if event else []
         if len(keys) != len(values) or not keys:
             raise DecodeError(f"{len(keys)} events in the key, {len(values)} in the value")
@@ -102,28 +102,15 @@ class OpenProtocolDecoder(PlainDecoder):
         Each value has a limit of its own, but a batch may hold many values.
         """
         events: list[Event] = []
-        size = at = 0
+        size = 0
         for index, (key, value) in enumerate(zip(keys, values, strict=True)):
-            at += _LENGTH
-            event = self._framed_event(key, value, index, at)
-            at += len(value)
-            if event:
+            if event := self.event_of(orjson.loads(key), value, index):
                 events.append(event)
                 if isinstance(event, RowChange):
                     size += len(event.before or "") + len(event.after or "")
                 if size > limit:
                     raise DecodeError(f"the batch holds more than {limit} bytes")
         return events
-
-    def _framed_event(self, key: bytes, value: bytes, index: int, at: int) -> Event | None:
-        """Gives the event of a frame of the key and a frame of the value.  at: where the second begins in the message's
-        value."""
-        try:
-            return self.event_of(orjson.loads(key), value, index)
-        except DecodeError as failure:
-            if failure.at is not None:
-                failure.at += at
-            raise
 
     def event_of(self, key: dict[str, Any], value: bytes, index: int) -> Event | None:
         """Gives the event of one parsed frame of the key and one frame of the value; None for an unwanted row.

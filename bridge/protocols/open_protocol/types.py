@@ -165,7 +165,7 @@ def column_of(types: TypeCodes, name: str, column: Mapping[str, Any]) -> Column:
         return _FLAGLESS_TYPES[code]
     found = (_BINARY_TYPES if flags & _BINARY_FLAG else types).get(code) or types.get(code)
     if found is None:
-        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE, column=name)
+        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE)
     label, convert = found
     declared = "" if column.get("f") is None else label.lower() + " unsigned" * bool(flags & _UNSIGNED_FLAG)
     return Column(label, convert, declared=declared)

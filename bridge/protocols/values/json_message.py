@@ -117,23 +117,13 @@ def json_object(value: bytes | None, whose: str = "the message") -> dict[str, An
 def _unpacked(value: bytes, whose: str, failure: orjson.JSONDecodeError) -> object:
     content = decompressed(value)
     if content is value:
-        raise DecodeError(f"the value of {whose} is not JSON: {failure}", at=_failed_at(value, failure)) from failure
+        raise DecodeError(f"the value of {whose} is not JSON: {failure}") from failure
     if len(content) > _LARGE:
         _check_structure(content, whose)
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as inner:
         raise DecodeError(f"the value of {whose} is compressed and does not hold JSON: {inner}") from inner
-
-
-def _failed_at(value: bytes, failure: orjson.JSONDecodeError) -> int:
-    """Gives the byte at which parsing failed.  orjson counts characters, and counts none where the bytes are not
-    UTF-8."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError as broken:
-        return broken.start
-    return len(text[: failure.pos].encode())
 
 
 def _check_structure(content: bytes, whose: str) -> None:

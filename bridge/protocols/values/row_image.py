@@ -75,7 +75,7 @@ def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any])
     if layout.names != tuple(old):
         if not old.keys() <= new.keys():
             unknown = min(old.keys() - new.keys())
-            raise DecodeError(f"the old row has a column {shown(unknown)} that the new one lacks", column=unknown)
+            raise DecodeError(f"the old row has a column {shown(unknown)} that the new one lacks")
         old = {**new, **old}
     return image_of(layout, old)
 
@@ -88,9 +88,9 @@ def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> Decod
                 convert(row[name])
         except (TypeError, AttributeError):
             reason = f"column {shown(name)} ({label}): {shown(row[name])} is of the wrong JSON type"
-            return DecodeError(reason, Code.BAD_VALUE, column=name)
+            return DecodeError(reason, Code.BAD_VALUE)
         except (*FAILURES, DecodeError) as cause:
             code = getattr(cause, "code", Code.MALFORMED)
             code = Code.BAD_VALUE if code is Code.MALFORMED else code
-            return DecodeError(f"column {shown(name)} ({label}): {explain(cause)}", code, column=name)
+            return DecodeError(f"column {shown(name)} ({label}): {explain(cause)}", code)
     return DecodeError(explain(failure))
