@@ -114,7 +114,6 @@ WRONG: list[tuple[int, tuple[str, ...], str]] = [
     (2, ("verify", "--target", NOWHERE, "--input", "{files}/some.jsonl", "--protocol", "canal-json", "--fix-sql",
          "{files}/none/x"), "--fix-sql"),
     # settings
-    *((2, (name,), "see bridge verify --help") for name in ("checksum", "compare", "diff")),
     (2, ("status", "--config", "{files}/none.toml"), "cannot be read"),
     (2, ("status", "--config", "{files}"), "cannot be read"),
     (2, ("status", "--config", "{files}/junk.toml"), "not UTF-8"),

@@ -49,8 +49,6 @@ STOPPED_EARLY: Final = (
 _GARBAGE_OBJECTS: Final = 50_000
 """The garbage collector looks after so many new objects, by default 700.  What a start imports is no garbage: to look
 there took a tenth of the start's processor time (measured)."""
-OTHER_NAMES: Final = {"checksum": "verify", "compare": "verify", "diff": "verify"}
-"""What other tools call a command."""
 OWNED: Final = {4: "a schema change is held", 5: "another bridge owns the pipeline"}
 
 app = page_app(
@@ -368,10 +366,6 @@ def main(arguments: list[str] | None = None) -> None:
 def _run_command(arguments: list[str]) -> None:
     if not all(map(is_text, arguments)):
         raise UsageError("an argument is not UTF-8", fix="write it in UTF-8")
-    if arguments and (meant := OTHER_NAMES.get(arguments[0])):
-        raise UsageError(
-            f"there is no command {arguments[0]}; what it does is called {meant}", fix=f"see bridge {meant} --help"
-        )
     if "_BRIDGE_COMPLETE" in os.environ:
         app(prog_name="bridge")
     root = typer.main.get_command(app)

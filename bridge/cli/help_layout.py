@@ -96,16 +96,14 @@ class PageGroup(_NamedInErrors, TyperGroup):
         _write_groups(formatter, _grouped(records))
 
 
-def page_app(
-    help_: str, *, example: str, exits: Mapping[int, str] | None = None, kind: type[PageGroup] = PageGroup
-) -> typer.Typer:
+def page_app(help_: str, *, example: str, exits: Mapping[int, str] | None = None) -> typer.Typer:
     """Returns a group of commands whose help is laid out as above.
 
     exits: as of `command`.
     """
     return typer.Typer(
         help=help_,
-        cls=type("Pages", (kind,), {"example": example, "exits": {**EXITS, **(exits or {})}}),
+        cls=type("Pages", (PageGroup,), {"example": example, "exits": {**EXITS, **(exits or {})}}),
         no_args_is_help=True,
         rich_markup_mode=None,
         context_settings=_CONTEXT,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from bridge import console
-from bridge.cli.help_layout import UNKNOWN, PageGroup, command, page_app
+from bridge.cli.help_layout import UNKNOWN, command, page_app
 from bridge.cli.options import TARGET, JsonFlag, takes_settings
 
 if TYPE_CHECKING:
@@ -15,25 +15,11 @@ if TYPE_CHECKING:
     from bridge.config import Settings
     from bridge.mysql.state.controls import Controls
 
-_HELP: Final = ("--help", "-h")
-
-
-class _ShowsByDefault(PageGroup):
-    """A group that runs `show` when no command is named."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Puts `show` before flags that stand without a command."""
-        if not args or (args[0].startswith("-") and args[0] not in _HELP):
-            args = ["show", *args]
-        return super().parse_args(ctx, args)
-
-
 app = page_app(
     "Steers a pipeline, from any machine that reaches its target.  What is set stays over restarts; a bridge that runs"
-    " takes it up within two seconds, which is waited for and told.  Without a command it shows what is set.",
+    " takes it up within two seconds, which is waited for and told.",
     example="bridge ctl pause --config bridge.toml",
     exits=UNKNOWN,
-    kind=_ShowsByDefault,
 )
 
 
