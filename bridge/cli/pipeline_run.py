@@ -166,7 +166,7 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
         if not stopped.is_set():
             pipeline = assemble(settings, console.note, stopped, once=once)
             _handle_signals(lambda *_: pipeline.stop())
-    except (Abandoned, BridgeError, KeyboardInterrupt):  # librdkafka may turn a KeyboardInterrupt into its own error
+    except (Abandoned, BridgeError, KeyboardInterrupt, SystemError):  # what becomes of it in librdkafka's client
         _handle_signals(signal.SIG_IGN)  # while the interpreter ends, which waits for Spark
         if not stopped.is_set():
             raise

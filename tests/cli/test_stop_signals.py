@@ -170,3 +170,33 @@ def test_it_is_told_that_the_bridge_is_alive(tmp_path: Path, is_abstract: bool, 
                 assert process.poll() is None
             finally:
                 process.terminate()
+
+
+BEFORE_WORK = """
+import os, signal, sys, time
+from bridge.cli import pipeline_run
+from bridge.commands import replicate
+from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS
+
+def assemble(*_, **__):
+    try:
+        if sys.argv[1] == "signal":
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+    except KeyboardInterrupt:
+        pass
+    raise SystemError("describe_topics returned a result with an exception set")
+
+replicate.assemble = assemble
+print(pipeline_run.run_pipeline(None, None, once=True, code=4) is BEFORE_PROGRESS)
+"""
+
+
+@pytest.mark.parametrize(("how", "code", "said"), [("signal", 0, "True\n"), ("nothing", 1, "")])
+def test_a_signal_that_interrupts_a_client_in_c(how: str, code: int, said: str) -> None:
+    """It may come as a SystemError, and is a clean stop all the same; without a signal that is a bug."""
+    ended = subprocess.run(
+        [sys.executable, "-c", BEFORE_WORK, how], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (ended.returncode, ended.stdout) == (code, said), ended.stderr
+    assert ("SystemError" in ended.stderr) is (how == "nothing")
