@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from bridge.verify.report import Report, TableResult
 
 _VERIFY_WIDTH = 132
-_MOST_TABLES = 100
-"""So many tables of a verification have lines of their own, those that differ before the others."""
 
 _PLAIN_WIDTH = 1 << 20
 """Width, in characters, of a list that is not printed to a terminal: programs read it line by line, so no line may be
@@ -112,13 +110,10 @@ def verification(report: Report, *, as_json: bool) -> None:
     if as_json:
         console.print_json(report.document())
         return
-    tables, others = report.listed(_MOST_TABLES)
-    _print_grid(report, tables, others)
-    for table in tables:
+    _print_grid(report)
+    for table in report.by_name:
         for words in _findings(table):
             console.line(words)
-    if others:
-        console.line("note: --json names every table")
     for words in report.notes:
         console.line(f"note: {words}")
     if report.moment:
@@ -128,18 +123,18 @@ def verification(report: Report, *, as_json: bool) -> None:
     console.line(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
 
 
-def _print_grid(report: Report, tables: Iterable[TableResult], others: Iterable[tuple[str, TableResult]]) -> None:
-    """Prints a line for each table, and one for each of the sums of `others`."""
+def _print_grid(report: Report) -> None:
+    """Prints a line for each table."""
     from rich.console import Console
     from rich.table import Table
 
     grid = Table(title=f"Target against the {report.against}", title_justify="left")
     for heading in ("table", "rows", "chunks", "different", "missing", "extra", "not covered", "seconds", "result"):
         grid.add_column(heading, justify="left" if heading in {"table", "result"} else "right", no_wrap=True)
-    for table in tables:
-        grid.add_row(_text_cell(str(table.name)), *_compared(table))
-    for words, some in others:
-        grid.add_row(words, *_compared(some))
+    for table in report.by_name:
+        numbers = (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered)
+        cells = (*(f"{number:,}" for number in numbers), f"{table.seconds:.1f}", table.result)
+        grid.add_row(_text_cell(str(table.name)), *cells)
     terminal = Console(highlight=False)
     terminal.width = max(terminal.width, _VERIFY_WIDTH)  # a table's name must not be cut off
     terminal.print(grid)
@@ -153,14 +148,6 @@ def _findings(table: TableResult) -> Iterator[str]:
     for row in table.shown:
         yield from row_lines(table.name, row)
     yield from (f"note: {table.name}: {words}" for words in table.notes)
-
-
-def _compared(table: TableResult) -> Iterator[str]:
-    """Gives the cells of a table's line behind its name."""
-    for number in (table.rows, table.chunks, table.different, table.missing, table.extra, table.not_covered):
-        yield f"{number:,}"
-    yield f"{table.seconds:.1f}"
-    yield table.result
 
 
 def _print_outcome(outcome: Outcome) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import Any
 
 from bridge.model import TableName
@@ -113,15 +112,10 @@ class Report:
         """Whether every table is equal."""
         return all(table.is_equal for table in self.tables)
 
-    def listed(self, most: int) -> tuple[list[TableResult], list[tuple[str, TableResult]]]:
-        """Gives up to `most` tables, first those that differ; and in words how many others there are, with their sums:
-        of those that differ, and of those that are equal."""
-        by_name = sorted(self.tables, key=lambda table: table.name)
-        ordered = sorted(by_name, key=lambda table: table.is_equal)
-        others = [list(tables) for _, tables in groupby(ordered[most:], key=lambda table: table.is_equal)]
-        summed = (replace(TableResult.of_parts(some, 0), seconds=sum(one.seconds for one in some)) for some in others)
-        sums = [(f"{len(tables):,} others", one) for tables, one in zip(others, summed, strict=True)]
-        return sorted(ordered[:most], key=lambda table: table.name), sums
+    @property
+    def by_name(self) -> list[TableResult]:
+        """The tables in the order of their names."""
+        return sorted(self.tables, key=lambda table: table.name)
 
     def document(self) -> dict[str, Any]:
         """Gives the report as a JSON document."""
@@ -155,7 +149,7 @@ class Report:
                         for row in table.shown
                     ],
                 }
-                for table in sorted(self.tables, key=lambda table: table.name)
+                for table in self.by_name
             ],
         }
 
