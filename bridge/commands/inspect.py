@@ -70,14 +70,6 @@ class Record:
         return dict(zip(split_forms(self.event.columns)[0].split(SEP), image.split(SEP), strict=True))
 
     @property
-    def untyped(self) -> frozenset[str]:
-        """The columns whose values only the types of the target's columns make exact (`protocols.values.untyped`)."""
-        if not isinstance(self.event, RowChange):
-            return frozenset()
-        names, forms = split_forms(self.event.columns)
-        return frozenset(name for name, form in zip(names.split(SEP), forms, strict=True) if form not in ("", "avro"))
-
-    @property
     def key(self) -> dict[str, str] | None:
         """The handle key that the message names, as SQL literals by column, from the row after the change (of a delete:
         before it)."""
@@ -107,7 +99,6 @@ class Record:
             "key": self.key,
             "before": self.row(fields.get("before")),
             "after": self.row(fields.get("after")),
-            "untyped": sorted(self.untyped) or None,
             "cut": fields.get("cut"),
             "statement": fields.get("statement"),
             **self.origin,
@@ -206,7 +197,6 @@ _WIDTHS: Final = (18, 13, 18, 24, 20)
 _HEADINGS: Final = ("position", "kind", "commit ts", "time (UTC)", "table", "content")
 _PLAIN_KINDS: Final = ("boundary", "schema-change")
 _SHOWN: Final = 60
-_UNTYPED: Final = "~"
 
 
 def table_lines(records: Iterable[Record]) -> Iterator[str]:
@@ -214,18 +204,15 @@ def table_lines(records: Iterable[Record]) -> Iterator[str]:
 
     Values of more than 60 characters are cut off (--json prints them whole).  A line with protocol and variant stands
     above the first message that has them.  Boundaries and schema changes show less of the variant than rows do, so they
-    start a new line of it only when the protocol changes.  So does a line that explains the mark of untyped values.
+    start a new line of it only when the protocol changes.
     """
     yield _line(_HEADINGS)
-    shown, is_explained = ("", ""), False
+    shown = ("", "")
     for record in records:
         sender = (record.protocol, record.variant)
         if sender != shown and (record.kind not in _PLAIN_KINDS or sender[0] != shown[0]):
             shown = sender
             yield f"-- {', '.join(sender)}"
-        if record.untyped and not is_explained:
-            is_explained = True
-            yield f"-- {_UNTYPED} marks a value as the message has it; the type of the target's column makes it exact"
         yield _line(_cells(record))
         if record.message is not None:
             yield f"    {record.message}"
@@ -262,13 +249,7 @@ def _content(record: Record) -> str:
 
 def _row(record: Record, event: RowChange) -> str:
     """Returns the key, then the other columns; of an update only those that changed, from old to new."""
-    key, before, after = (
-        {
-            name: f"{_UNTYPED}{literal}" if name in record.untyped and literal != "NULL" else literal
-            for name, literal in (row or {}).items()
-        }
-        for row in (record.key, record.row(event.before), record.row(event.after))
-    )
+    key, before, after = (row or {} for row in (record.key, record.row(event.before), record.row(event.after)))
     named = f"key ({_assigned(key)})" if key else "no key named"
     if before and after:
         changed = (

@@ -179,20 +179,6 @@ def test_ckafka(tmp_path: Path) -> None:
     assert found[0]["after"] == {"id": "'1'"}
 
 
-def test_values_without_a_type_are_marked(tmp_path: Path) -> None:
-    """What is shown of them is not yet what the target will hold; NULL is NULL, and typed values have no mark."""
-    changed = ckafka("f.1", 4, TYPE="U", OLD_VALUES={"id": "1", "v": None}, NEW_VALUES={"id": "1", "v": "2.50"})
-    source = captured(tmp_path, line(changed), line(ckafka("f.1", 5)))
-    *_, marked, update, insert = table_lines(seen(source))
-    assert marked == "-- ~ marks a value as the message has it; the type of the target's column makes it exact"
-    assert "v=NULL -> ~'2.50'" in update
-    assert "id=~'1'" in insert
-    assert [record.document()["untyped"] for record in seen(source)] == [["id", "v"], ["id"]]
-    typed = seen(captured(tmp_path, line(canal("INSERT", COLUMNS))))
-    assert "~" not in "".join(table_lines(typed))
-    assert "untyped" not in typed[0].document()
-
-
 def test_which_messages(tmp_path: Path) -> None:
     """--partition, --offset, --limit and --filter choose; a message whose rows are filtered out is left out."""
     source = captured(tmp_path, *(line(canal("INSERT", COLUMNS, table=f"t{at}"), partition=at % 2) for at in range(6)))
