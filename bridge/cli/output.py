@@ -31,10 +31,6 @@ if TYPE_CHECKING:
 
 _VERIFY_WIDTH = 132
 
-_PLAIN_WIDTH = 1 << 20
-"""Width, in characters, of a list that is not printed to a terminal: programs read it line by line, so no line may be
-folded."""
-
 
 def moment(tso: int) -> str:
     """Returns a TSO with its wall-clock time."""
@@ -250,30 +246,19 @@ def findings(found: list[Finding], *, as_json: bool) -> None:
 
 
 def quarantine_table(entries: list[StoredEntry]) -> None:
-    """Prints what was quarantined, one line each; on a terminal, lines that are too wide are folded."""
+    """Prints what was quarantined, one line each."""
     if not entries:
         console.line("nothing is quarantined")
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False)
-    for heading in ("id", "state", "position", "code", "table", "quarantined", "reason"):
-        table.add_column(heading, overflow="fold")
+    lines: list[tuple[str, ...]] = [("id", "state", "position", "code", "table", "quarantined", "reason")]
     for entry in entries:
         name = f"{entry.change.schema}.{entry.change.table}" if entry.change else ""
         when = entry.put_at.isoformat(" ", "seconds")
         cells = (str(entry.id), entry.state, entry.where, entry.code, name, when, entry.reason)
-        table.add_row(*map(_text_cell, cells))
-    terminal = Console(highlight=False)
-    if terminal.is_terminal:
-        terminal.print(table)
-        return
-    terminal.width = _PLAIN_WIDTH
-    with terminal.capture() as drawn:
-        terminal.print(table)
-    for row in drawn.get().splitlines():
-        print(row.rstrip())
+        lines.append(tuple(map(visible, cells)))
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        console.line("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def _commit_ts(entry: StoredEntry) -> str:
