@@ -87,7 +87,7 @@ def status(text: str) -> PipelineStatus:
 
 
 def report(text: str) -> Report:
-    row = ShownRow(DifferenceKind.DIFFERENT, ((text, text),), (ShownCell(text, text, text),), 1, 7, text)
+    row = ShownRow(DifferenceKind.DIFFERENT, {text: text}, [ShownCell(text, text, text)], 1, 7, text)
     table = TableResult(TableName(text, text), different=1, schema=(text,), notes=(text,), shown=[row])
     return Report("log", 7, 0.0, [table], [text])
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bridge.model import TableName
@@ -27,14 +27,14 @@ class ShownCell:
 
 @dataclass(frozen=True)
 class ShownRow:
-    """A differing row for people.
+    """A differing row for people; its fields are those of the JSON document.
 
     key: key columns and their values.  commit_ts, position: of the row's last change, where they are known.
     """
 
     finding: DifferenceKind
-    key: tuple[tuple[str, str], ...]
-    cells: tuple[ShownCell, ...]
+    key: Mapping[str, str]
+    columns: list[ShownCell]
     copies: int = 1
     commit_ts: int | None = None
     position: str | None = None
@@ -135,19 +135,7 @@ class Report:
                     "seconds": round(table.seconds, 3),
                     "schema": list(table.schema),
                     "notes": list(table.notes),
-                    "first_rows": [
-                        {
-                            "finding": row.finding.value,
-                            "key": dict(row.key),
-                            "columns": [
-                                {"column": c.column, "expected": c.expected, "actual": c.actual} for c in row.cells
-                            ],
-                            "copies": row.copies,
-                            "commit_ts": row.commit_ts,
-                            "position": row.position,
-                        }
-                        for row in table.shown
-                    ],
+                    "first_rows": list(map(asdict, table.shown)),
                 }
                 for table in self.by_name
             ],
@@ -164,18 +152,16 @@ def shown_row(
         numbers: Sequence[int] = shape.differing(expected, actual)
     else:
         numbers = [i for i in range(len(shape.actual)) if i not in shape.key]
-    cells = tuple(
+    cells = [
         ShownCell(
             shape.actual[i].name,
             None if expected is None else in_words(shape.expected[i], expected[i]),
             None if actual is None else in_words(shape.actual[i], actual[i]),
         )
         for i in numbers
-    )
-    key = tuple(
-        (shape.actual[i].name, in_words(shape.actual[i], value))
-        for i, value in zip(shape.key, difference.key, strict=False)
-    )
+    ]
+    of_key = zip(shape.key, difference.key, strict=False)
+    key = {shape.actual[i].name: in_words(shape.actual[i], value) for i, value in of_key}
     return ShownRow(difference.finding, key, cells, difference.copies, commit_ts, position)
 
 
@@ -203,11 +189,11 @@ def _cut(text: str) -> str:
 
 def row_lines(table: TableName, row: ShownRow) -> Iterable[str]:
     """Gives a differing row as lines."""
-    key = ", ".join(f"{name}={value}" for name, value in row.key) or "a row without a key"
+    key = ", ".join(f"{name}={value}" for name, value in row.key.items()) or "a row without a key"
     copies = f" ({row.copies} copies)" if row.copies > 1 else ""
     last_change = f", last changed at commit ts {row.commit_ts} by {row.position}" if row.position else ""
     yield f"{table} {key}: {row.finding.value}{copies}{last_change}"
-    for cell in row.cells:
+    for cell in row.columns:
         match row.finding:
             case DifferenceKind.DIFFERENT:
                 yield f"    {cell.column}: should be {cell.expected}, is {cell.actual}"

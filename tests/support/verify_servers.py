@@ -111,8 +111,8 @@ def said(report: Report) -> set[str]:
     found = {f"{table.name.table}: {words}" for table in report.tables for words in table.schema}
     for table in report.tables:
         for row in table.shown:
-            key = ",".join(value for _, value in row.key) or " ".join(str(c.expected or c.actual) for c in row.cells)
-            columns = " ".join(cell.column for cell in row.cells) if row.finding == "different" else ""
+            key = ",".join(row.key.values()) or " ".join(str(c.expected or c.actual) for c in row.columns)
+            columns = " ".join(cell.column for cell in row.columns) if row.finding == "different" else ""
             copies = f" x{row.copies}" if row.copies > 1 else ""
             found.add(f"{table.name.table} {key} {row.finding}{copies} {columns}".strip())
     return found
