@@ -10,28 +10,9 @@ from typing import Final
 
 from bridge.errors import UsageError
 
-TOPICS: Final = {
-    "first-day": "from the installed package to a target that is known to be right, with real output",
-    "guarantees": "what the target shows at every moment, for each protocol and mode, and the honest limits",
-    "protocols": "the formats that are read, what each of them needs, and topics without boundaries",
-    "operating": "check, run, replay, status, inspect, reset: the status line, the exit codes, a day with the bridge",
-    "starting": "a pipeline from a copy of the upstream: dumps, snapshots, and a start without a moment",
-    "watching": "the status page, metrics, health, and a consumer group for Kafka's tools",
-    "routing": "other names on the target, and events that are left out",
-    "when-it-stops": "what each failure means, and what to do",
-    "quarantine": "messages and rows that were quarantined, and how they are tried again",
-    "schema-changes": "what happens to DDL: translation, policy, and the changes that wait for you",
-    "verify": "is the target right? comparing it with the messages, or with the upstream itself",
-    "deployment": "accounts, TLS, secrets, containers, Spark clusters",
-    "performance": "how fast it is, what it costs, how it grows, and how to measure that yourself",
-    "other-jobs": "change events as rows in your own Spark jobs",
-    "moving": "from TiCDC's MySQL sink, Canal's adapter or a JDBC sink, step by step, and the way back",
-    "comparison": "what these and a plain Spark job guarantee, and where each is better than the bridge",
-    "logs": "every line of the log, its forms, and Spark's own",
-    "internals": "how it works, its threads and its tables, and the decisions behind them",
-    "settings": "every setting, with its default, its flag and its environment variable",
-    "changes": "what changed, what a change of version asks of you, and the way back",
-}
+_PAGES: Final = files("bridge") / "manual"
+_LISTED: Final = re.compile(r"^\| \[([a-z-]+)\]\(\1\.md\) \| (.+) \|$", re.MULTILINE)
+TOPICS: Final = dict(_LISTED.findall((_PAGES / "README.md").read_text(encoding="utf-8")))
 """The pages, and what each of them tells."""
 
 _COMMENT: Final = re.compile(r"^<!--.*?-->\n", re.MULTILINE)
@@ -46,7 +27,7 @@ def page(topic: str) -> str:
         near = get_close_matches(topic.lower(), TOPICS, 1)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise UsageError(f"the manual has no page {topic!r}", fix=f"{hint}the pages are: {', '.join(TOPICS)}")
-    return for_terminal((files("bridge") / "manual" / f"{topic}.md").read_text(encoding="utf-8"))
+    return for_terminal((_PAGES / f"{topic}.md").read_text(encoding="utf-8"))
 
 
 def for_terminal(text: str) -> str:
