@@ -35,7 +35,7 @@ class Item:
     """A definition of CREATE TABLE, an action of ALTER TABLE, or a whole CREATE INDEX or DROP INDEX.
 
     change: what it does.  tokens: all of it.
-    definition: of a column, from its (new) name on; of an index or constraint, from CONSTRAINT, UNIQUE, INDEX... on.
+    definition: of a column, from its (new) name on, but for AFTER; of an index or constraint, from its first word on.
     name: of the index or constraint that it adds, drops or changes; None when the server chooses one.
     """
 
@@ -196,6 +196,8 @@ def _action(action: tuple[Token, ...]) -> Item:
     change = action_class(action)
     if change in ADDS_COLUMN:
         definition = () if action[0].word == "RENAME" else behind_verb(action)[action[0].word == "CHANGE" :]
+        if at(definition, len(definition) - 2).word == "AFTER":  # a name, which may be a word
+            definition = definition[:-2]
         return Item(change, action, () if at(definition, 0).text == "(" else definition)
     if change in ADDS_KEY | {C.ADD_CHECK, C.ADD_FOREIGN_KEY}:
         definition = without_if(action)[1:]

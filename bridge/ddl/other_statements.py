@@ -31,6 +31,8 @@ _OBJECTS: Final = (
 )
 _PROGRAMS: Final = (("EVENT",), ("TRIGGER",), ("PROCEDURE",), ("FUNCTION",), ("PACKAGE",), ("LIBRARY",))
 """Objects that hold statements, between which there are semicolons."""
+_UNLIKE: Final = {"SET": "STATEMENT", "BEGIN": "NOT"}
+"""MariaDB's SET STATEMENT ... FOR and BEGIN NOT ATOMIC run other statements."""
 _MODIFIERS: Final = (
     *(("OR", "REPLACE"), ("IF", "NOT", "EXISTS"), ("IF", "EXISTS"), ("AGGREGATE",), ("UNDO",)),
     *(("GLOBAL",), ("SESSION",)),
@@ -51,7 +53,7 @@ def changes_no_table(found: Sequence[Token]) -> bool:
             return not is_several
         reader.at = 0
     return not is_several and (
-        any(reader.accept(*words) for words in _BEGINNINGS) or _maintains(reader) or _sets(found) or _begins(found)
+        any(reader.accept(*words) for words in _BEGINNINGS) or _maintains(reader) or _is_alone(reader)
     )
 
 
@@ -74,13 +76,7 @@ def _maintains(reader: TokenReader) -> bool:
     return any(map(reader.accept, _TABLES))
 
 
-def _sets(found: Sequence[Token]) -> bool:
-    """Tells whether it sets variables, and no more: MariaDB's SET STATEMENT ... FOR runs another statement."""
-    words = [token.word for token in found]
-    return words[0] == "SET" and words[1:2] != ["STATEMENT"]
-
-
-def _begins(found: Sequence[Token]) -> bool:
-    """Tells whether it is BEGIN alone: MariaDB's BEGIN NOT ATOMIC runs others."""
-    words = [token.word for token in found if token.text != ";"]
-    return words[:1] == ["BEGIN"] and set(words[1:]) <= {"WORK", "OPTIMISTIC", "PESSIMISTIC"}
+def _is_alone(reader: TokenReader) -> bool:
+    """Tells whether it sets variables, or begins a transaction, and no more."""
+    word = reader.peek().word
+    return word in _UNLIKE and reader.peek(1).word != _UNLIKE[word]

@@ -8,13 +8,16 @@ import pkgutil
 import re
 from dataclasses import replace
 from importlib import import_module
+from itertools import chain
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pymysql.err import MySQLError
 
-from bridge.ddl import rules
+from bridge import ddl
+from bridge.ddl import by_table, rules
 from bridge.ddl.collation_tables import SOURCES, CollationRules, KnownCollations
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rewrite import RULES, Rewritten, rewrite
@@ -558,6 +561,44 @@ def test_any_text(noise: str) -> None:
         assert isinstance(before, Classified)
         assert isinstance(after, Classified)
         assert (before.tables, before.database) == (after.tables, after.database)
+
+
+RESERVED = """
+ADD ALL ALTER ANALYZE ASC BINARY BLOB CASCADE CHANGE CHAR CHARACTER CHECK COLLATE COLUMN CONSTRAINT CONVERT CREATE
+CURRENT_DATE CURRENT_TIME CURRENT_TIMESTAMP CURRENT_USER DATABASE DEFAULT DESC DROP DUAL EXISTS FOR FORCE FOREIGN FROM
+FULLTEXT FUNCTION GENERATED GRANT GROUP HAVING IGNORE INDEX JOIN KEY KILL LIKE LIMIT LINEAR LOAD LOCALTIME
+LOCALTIMESTAMP LOCK LONG LONGTEXT MATCH MEDIUMTEXT NOT NO_WRITE_TO_BINLOG NULL OPTIMIZE ORDER OUTFILE PARTITION
+PRIMARY PROCEDURE PURGE RANGE READ RECURSIVE REFERENCES RELEASE RENAME REPLACE RESTRICT REVOKE ROW SCHEMA SELECT SET
+SPATIAL SQL STORED STRAIGHT_JOIN SYSTEM TABLE TINYTEXT TRIGGER TRUE UNDO UNION UNIQUE UNLOCK UPDATE USE USING
+UTC_TIMESTAMP VALUES VARCHAR WHERE WITH
+"""
+"""Words of MySQL 8 that are names only in backquotes."""
+REFUSED = frozenset({"DUMPFILE", "LOAD_FILE"})
+"""Words that are refused as names, too."""
+PLACES_OF_NAMES = (
+    ("CREATE TABLE t (", "{} VARCHAR(9) NOT NULL", ")"),
+    *(
+        ("ALTER TABLE t ", f"{action} AFTER {{}}", "")
+        for action in ("ADD z{} TEXT NULL", "MODIFY {} INT", "CHANGE b{} {} INT")
+    ),
+    *(("ALTER TABLE t ", action, "") for action in ("ALTER {} SET DEFAULT 4", "ADD UNIQUE u{} ({})", "DROP {}")),
+)
+
+
+def words_of_rules() -> set[str]:
+    """The words that the code knows, as far as they may be names without backquotes."""
+    sources = chain.from_iterable(Path(package.__path__[0]).glob("*.py") for package in (ddl, rules, by_table))
+    found = {word for source in sources for word in re.findall(r'"([A-Z][A-Z_]+)"', source.read_text(encoding="utf-8"))}
+    return found.difference(RESERVED.split(), REFUSED)
+
+
+@pytest.mark.parametrize(("source", "flavour"), [("tidb", M11), ("mysql-8", M11), ("mariadb", MY8)])
+@pytest.mark.parametrize("place", PLACES_OF_NAMES)
+def test_a_name_may_be_a_word(place: tuple[str, str, str], source: str, flavour: str) -> None:
+    """A column's name is not taken for the word, wherever it stands."""
+    begins, action, ends = place
+    actions = [action.replace("{}", word.lower()) for word in sorted(words_of_rules())]
+    assert words(flavour, begins + ", ".join(actions) + ends, source) == SAME
 
 
 def test_unknown_words_pass_unchanged() -> None:

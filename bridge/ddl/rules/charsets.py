@@ -8,11 +8,11 @@ from typing import Final
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import StatementParts, at, closing, outer, outer_words
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Site, UnsupportedError, option_scopes, remove, value_at
+from bridge.ddl.rule import Edit, Site, UnsupportedError, option_scopes, value_at
 from bridge.ddl.server_features import Feature
 
 _UNICODE: Final = frozenset({"_utf8mb4", "_utf8", "_utf8mb3"})
-_NATIONAL: Final = {"NCHAR": "CHAR", "NVARCHAR": "VARCHAR"}
+_NATIONAL: Final = {"NATIONAL": "", "NCHAR": "CHAR", "NVARCHAR": "VARCHAR"}
 _LATIN1: Final = "TiDB's latin1 holds all characters"
 _TEXTS: Final = (
     "Debezium's connector sends a CHAR, VARCHAR or TEXT of the character set binary as text, which may look like other"
@@ -65,9 +65,7 @@ def _short_form(column: Sequence[Token], i: int, token: Token, site: Site) -> It
     # What says how a text is compared, not a character set nor a part of an expression
     is_attribute = column[i - 1].word not in {"SET", "CHARSET", "DEFAULT"} and column[i - 1].text != "="
     if i == 1:
-        if token.word == "NATIONAL":
-            yield remove([token], "to TiDB it means nothing")
-        elif token.word in _NATIONAL:
+        if token.word in _NATIONAL:
             yield Edit(*token.span, _NATIONAL[token.word], "to TiDB, NATIONAL means nothing")
         return
     behind_type = column[i - 1].text == ")" or i == 2
@@ -75,7 +73,7 @@ def _short_form(column: Sequence[Token], i: int, token: Token, site: Site) -> It
         collation = _on_target(site, "latin1_bin")
         yield Edit(*token.span, f"CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}", "it means latin1")
     elif token.word == "BINARY" and site.collations.source.compares_bytes and is_attribute:
-        named = next((_plain(name) for name in _charset_names(column)), "")
+        named = next((_plain(name) for name in _charset_names(column[1:])), "")
         collation = f"COLLATE {_on_target(site, f'{named}_bin')}" if named else ""
         yield Edit(*token.span, collation, _AS_BYTES)
 
@@ -151,9 +149,9 @@ def _takes_plain_string(found: Sequence[Token], i: int) -> bool:
 
 
 def _scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
-    """Gives the tokens in which a character set is an attribute: options, and definitions of columns."""
+    """Gives the tokens in which a character set is an attribute: options, and columns behind their names."""
     yield from option_scopes(statement)
-    yield from (item.definition for item in statement.columns)
+    yield from (item.definition[1:] for item in statement.columns)
 
 
 def _charset_names(scope: Sequence[Token]) -> Iterator[Token]:

@@ -108,8 +108,8 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit]:
     found = statement.tokens
     name = statement.classified.touched[0].span[0] if statement.classified.touched else 0
     for i, token in outer(found):
-        end = _if_end(found, i)
-        if end is None:
+        end = i + 2 + (at(found, i + 1).word == "NOT")
+        if token.word != "IF" or at(found, end - 1).word != "EXISTS":
             continue
         item = next((item for item in statement.items if token in item.tokens), None)
         is_alter = statement.classified.kind in _ALTERS
@@ -131,12 +131,6 @@ def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit]:
 
 
 _ALTERS: Final = frozenset({StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION, StatementKind.RENAME_TABLE})
-
-
-def _if_end(found: Sequence[Token], i: int) -> int | None:
-    """Tells where IF [NOT] EXISTS ends that begins at `i`; None when it does not begin there."""
-    end = i + 2 + (at(found, i + 1).word == "NOT")
-    return end if found[i].word == "IF" and at(found, end - 1).word == "EXISTS" else None
 
 
 def _things(item: Item, behind: Sequence[Token]) -> Sequence[Sequence[Token]]:

@@ -44,7 +44,10 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit]:
         for i, token in list(outer(item.definition))[1:]:
             if _is_key_option(item, i):
                 yield remove([token], _WHY)
-                if token.word == "GLOBAL" and _is_partitioned(statement, site):
+                if token.word == "GLOBAL" and (
+                    "PARTITION" in outer_words(statement.options)
+                    or site.around.partition_method(statement.classified.tables[0])
+                ):
                     yield from _unique_over_partitions(item)
             elif item.change in ADDS_KEY and token.word == "PRE_SPLIT_REGIONS":
                 value = value_at(item.definition, i)
@@ -53,12 +56,6 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit]:
             elif item.change is C.ADD_INDEX and token.word == "WHERE":
                 thing = OmittedObject("index", item.name or "")
                 yield remove(item.tokens, "the target has no index on some rows only", thing)
-
-
-def _is_partitioned(statement: StatementParts, site: Site) -> bool:
-    if statement.classified.kind is StatementKind.CREATE_TABLE:
-        return "PARTITION" in outer_words(statement.options)
-    return bool(site.around.partition_method(statement.classified.tables[0]))
 
 
 def _unique_over_partitions(item: Item) -> Iterator[Edit]:
