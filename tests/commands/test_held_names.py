@@ -146,6 +146,21 @@ def test_a_table_of_a_database_that_is_not_known_may_be_inside(target: str, stat
     assert ("have it read its tables anew" in waiting["outcome"]) == ("TABLE" in statement)
 
 
+def test_a_database_that_holds_more_than_is_replicated_is_not_dropped(target: str) -> None:
+    """The filter leaves out a table that only the target has, or that an earlier pipeline brought: it waits, with its
+    name, and runs when it is approved."""
+    only = TableFilter(("shop.orders", "archive.*"))
+    dropped = [schema_change(10, f"DROP DATABASE {name}", schema=name) for name in ("archive", "shop")]
+    sql(target, "CREATE DATABASE shop", "CREATE TABLE shop.local (id INT)", "SELECT 1")
+    events = in_one_partition([*BEFORE, *dropped, boundary(99)])
+    waiting = held_by(lambda: run_all(target, events, tables=only, ddl=ddl_rules(tables=only)), target)
+    assert waiting["outcome"] == "the filter leaves out tables that it would drop: shop.local"
+    assert (ids(target, "shop.local"), ids(target, "shop.orders")) == ([], [1])
+    assert decide(target, "approve", waiting["id"])[0] == 0
+    run_all(target, events, tables=only, ddl=ddl_rules(tables=only))
+    assert not list(sql(target, "SHOW DATABASES LIKE 'shop'"))
+
+
 COLUMNS = {"id": ("int", "1")}
 
 

@@ -23,14 +23,14 @@ from bridge.ddl.rewrite import Rewritten, rewrite, without_spans
 from bridge.ddl.rule import OmittedObject, Site, Surroundings, UnsupportedError
 from bridge.ddl.rules.charsets import OF_SOURCE
 from bridge.ddl.rules.table_options import WAS_THERE
-from bridge.errors import HeldError, SchemaChangeError
+from bridge.errors import HeldError, SchemaChangeError, few
 from bridge.model import SchemaChange, TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.schema_changes.ddl_fingerprint import definition
 from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
 from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.state.ddl_journal import NOTHING_TO_RUN, Journal, JournalEntry, JournalState
-from bridge.mysql.table_definition import load_objects
+from bridge.mysql.table_definition import list_tables, load_objects
 from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_canal, is_of_debezium
 from bridge.quoting import quote_name
 from bridge.tso import tso_ms
@@ -109,6 +109,10 @@ class Planner:
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
+        if not approved and (names := self._left_out_in(session, rewritten.classified)):
+            raise self.hold(
+                session, change, f"the filter leaves out tables that it would drop: {few(names)}", rewritten
+            )
         if outcome := self._confirmation(session, change, rewritten, approved=approved):
             nothing = replace(rewritten, text=None, steps=())
             self._leave_out(session, change, JournalState.CONFIRMED, nothing, outcome)
@@ -121,6 +125,14 @@ class Planner:
             self._leave_out(session, change, JournalState.DONE, rewritten, NOTHING_TO_RUN)
             return None
         return rewritten
+
+    def _left_out_in(self, session: Session, known: Classified) -> list[str]:
+        """Gives the tables that the filter leaves out, of a database that is dropped."""
+        if ChangeClass.DROP_DATABASE not in known.classes:
+            return []
+        sources, tables = self._rules.routes.sources, self._rules.tables
+        there = (name for name in list_tables(session) if name.schema.lower() == known.database.lower())
+        return [str(name) for name in there if not any(tables(*source) for source in sources(name))]
 
     def _idle_by_skipped(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
         """Gives the skipped statement that would have removed what an action with IF NOT EXISTS makes, where that is
