@@ -1,15 +1,20 @@
-"""Decodes micro-batches of Spark's stream in parts, and gives them to the applier."""
+"""Answers what Spark asks of its stream, and gives the applier the micro-batches, decoded, in parts where they are
+large."""
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
 import structlog
-from pyspark.sql import DataFrame
+from pyspark import cloudpickle
+from pyspark.sql import DataFrame, SparkSession
 
 from bridge.errors import SourceError
 from bridge.model import PartitionId
@@ -18,11 +23,14 @@ from bridge.pipeline.order import Order
 from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.rows.grouping import distinct
+from bridge.sources.decoding_tasks import Task, decoding_tasks, in_tasks
 from bridge.sources.kafka.topic_guard import TopicGuard
-from bridge.sources.part_size import PartSize
-from bridge.sources.source import READING, MicroBatch, Stream
-from bridge.spark.decoded_batch import DecodedBatch
-from bridge.spark.event_transfer import TooLargeError
+from bridge.sources.part_size import FEW, PartSize
+from bridge.sources.source import READING, MicroBatch, Planner
+from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
+from bridge.spark.event_transfer import Chunk, TooLargeError, coming_chunks, import_events
+from bridge.spark.kept_rows.shards import Home
+from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering, nested
 from bridge.spark.worker_decoder import event_decoder
 
 LARGE: Final = 50_000
@@ -36,24 +44,29 @@ time for a million (measured)."""
 _TIMES_STAYING: Final = 4
 """They have at most so many times what is applied in two seconds.  A stop breaks off what takes longer than ten
 (`cli.pipeline_run`), and verify waits ten for the end of a step."""
+_LEEWAY: Final = 2
+"""A task may return this many times its share of the bytes, since the messages of one topic differ in size."""
 
 log = structlog.get_logger()
-_T = TypeVar("_T")
 
 
 class Intake:
-    """Takes decoded micro-batches from foreachBatch, sorts them and gives them to the applier.
+    """Has micro-batches planned when Spark asks for them (`chunk_source.Plans`), takes them from foreachBatch, decoded,
+    sorts them and gives them to the applier.
 
+    planner: of the stream, which begins at the positions of the order.
     order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
     room: how much may wait in the driver before batches stay on the executors.
     topics: checks that the messages come from the same topics as at the start.
     writers: how many tasks write large steps; 0 where the driver does.
     most_bytes: about how many bytes of events are decoded at a time.
     limit: the most messages of a micro-batch.
+    home: where tasks leave files.
     """
 
     def __init__(
         self,
+        planner: Planner,
         protocol: str,
         options: DecodeOptions,
         order: Order,
@@ -64,34 +77,72 @@ class Intake:
         *,
         most_bytes: int,
         limit: int,
+        home: Home,
     ) -> None:
-        self._order, self._worker, self._room, self._topics = order, worker, room, topics
-        self._writers, self._limit, self.most_bytes = writers, limit, most_bytes
+        self._planner, self._order, self._worker, self._room, self._topics = planner, order, worker, room, topics
+        self._writers, self._limit, self._most_bytes, self._home = writers, limit, most_bytes, home
         self._part_size = PartSize(limit, most_bytes)
         self._known = set(order.positions)
-        self.decode = event_decoder(protocol, options)
+        self._decode = event_decoder(protocol, options)
+        self._next = {where: start.offset for where, start in order.positions.items()}
+        self._batch: MicroBatch | None = None
+        self._stays = False
         self._ends: dict[PartitionId, int] = {}
         self._accepted_at = time.monotonic()
         self._closed, self._ended = threading.Event(), threading.Event()
 
-    # --- what the stream asks
+    # --- what Spark asks
 
-    def wait(self, seconds: float) -> bool:
-        return self._closed.wait(seconds)
+    @contextmanager
+    def frame(self, spark: SparkSession, folder: str) -> Iterator[DataFrame]:
+        """Gives what Spark streams, for as long as the block lasts.  folder: the query's."""
+        spark.dataSource.register(ChunkSource)
+        with answering(self, folder):
+            yield spark.readStream.format(NAME).option(FOLDER, folder).load()
 
-    def planned(self, plan: Callable[[], _T | None]) -> _T | None:
-        """Calls what plans a micro-batch.  When it gives None, the stream has come to its end; a failure becomes the
-        applier's.  In both cases this returns once the intake is closed, so that Spark begins nothing more."""
+    def initial(self) -> Offsets:
+        return nested(self._next)
+
+    def latest(self) -> Offsets:
+        """Waits for messages, and plans a micro-batch of them.  When the stream has come to its end, or planning fails,
+        which becomes the applier's failure, this returns once the intake is closed, so that Spark begins nothing
+        more."""
         try:
-            if (found := plan()) is not None:
-                return found
+            batch = self._planner.next(self._closed.wait, self._size)
+            if batch is not None:
+                self._batch, self._stays = batch, self._may_stay(batch.messages)
+                self._next.update(batch.ends)
+                return nested(self._next)
             self._ended.set()
         except BaseException as error:  # noqa: BLE001  # nothing after it may be read
             self._worker.fail(error)
         self._closed.wait()
-        return None
+        return nested(self._next)
 
-    def size(self) -> int:
+    def known(self) -> Offsets:
+        return nested({**self._next, **self._planner.ends})
+
+    @property
+    def _planned(self) -> MicroBatch:
+        if self._batch is None:  # Spark begins the first micro-batch although the stream was over
+            raise EOFError("nothing was planned")  # as where the driver has ended: who has asked ends
+        return self._batch
+
+    def tasks(self) -> list[bytes]:
+        tasks = self._tasks_of(self._planned, stays=self._stays)
+        return [bytes(cloudpickle.dumps(task)) for task in tasks]  # type: ignore[no-untyped-call]
+
+    def _tasks_of(self, batch: MicroBatch, *, stays: bool = False) -> list[Task[Chunk]]:
+        """Divides a micro-batch among the cores; few messages go to one task."""
+        folder, is_small = self._home.folder, batch.messages is not None and batch.messages <= FEW
+        count = 1 if is_small else self._home.context.defaultParallelism
+        if stays:
+            return decoding_tasks(batch, count, self._decode, partial(staying_chunks, folder=folder))
+        most = _LEEWAY * self._most_bytes / count if batch.is_divisible else math.inf
+        return decoding_tasks(batch, count, self._decode, partial(coming_chunks, folder=folder, most_bytes=most))
+
+    def _size(self) -> int:
+        """Tells how many messages the next micro-batch should have."""
         writers = self._writers_apart
         if writers:
             least = min(_LEAST_STAYING, _TIMES_STAYING * self._part_size.by_rate)
@@ -100,18 +151,19 @@ class Intake:
                 return stays
         return self._part_size.wanted()
 
-    def stays(self, messages: int | None) -> bool:
+    def _may_stay(self, messages: int | None) -> bool:
+        """Tells whether the row changes of a micro-batch stay where they are decoded."""
         is_written_there = (messages or 0) >= LARGE and self._writers_apart > 0
         return is_written_there or not self._has_room
 
     # --- what foreachBatch gives
 
-    def take(self, stream: Stream, chunks: DataFrame, _: int) -> None:
-        """Has a micro-batch of a stream decoded, and gives it to the applier; foreachBatch calls it.  Returns when the
+    def take(self, chunks: DataFrame, _: int) -> None:
+        """Gives the micro-batch that was planned last to the applier, decoded; foreachBatch calls it.  Returns when the
         applier has a place for it.  A failure becomes the applier's."""
         try:
             self._worker.phases.decoding(begins=True)
-            if all(self._accepted(*one) for one in self._parts(stream, chunks)):
+            if all(self._accepted(*one) for one in self._parts(chunks)):
                 return
         except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)
@@ -144,11 +196,11 @@ class Intake:
         self._part_size.note(part.messages or 0, self._accepted_at - before)
         return True
 
-    def _parts(self, stream: Stream, chunks: DataFrame) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
+    def _parts(self, chunks: DataFrame) -> Iterator[tuple[MicroBatch, DecodedBatch]]:
         """Gives a micro-batch; one that is too large is read again in parts."""
-        whole = stream.batch
+        whole = self._planned
         try:
-            decoded = stream.taken(chunks)
+            decoded = collected(chunks, stay=self._stays)
         except TooLargeError as error:
             self._part_size.did_not_fit(whole.messages or 0, error.decoded)
         else:
@@ -156,14 +208,18 @@ class Intake:
             return
         rest: MicroBatch | None = whole
         while rest is not None and not self._closed.is_set():
-            part, remaining = rest.split(self.size())
+            part, remaining = rest.split(self._size())
             try:
-                decoded = stream.part(part)
+                decoded = self._read_again(part)
             except TooLargeError as error:
                 self._part_size.did_not_fit(part.messages or 0, error.decoded)
                 continue
             yield self._fitting(part, decoded, is_cut=whole.is_cut or remaining is not None)
             rest = remaining
+
+    def _read_again(self, part: MicroBatch) -> DecodedBatch:
+        chunks = in_tasks(self._home.context, self._tasks_of(part)).collect()
+        return DecodedBatch.of(import_events(chunk.events for chunk in chunks))
 
     def _fitting(self, part: MicroBatch, decoded: DecodedBatch, *, is_cut: bool) -> tuple[MicroBatch, DecodedBatch]:
         if part.messages and not decoded.parts:

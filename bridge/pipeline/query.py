@@ -25,7 +25,7 @@ from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import MOST_AT_ONCE
-from bridge.sources.source import Pacing, Source, Stream
+from bridge.sources.source import Pacing, Planner, Source
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, is_worker_killed, reason, source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.kept_rows.shards import Executors, Home
@@ -105,17 +105,15 @@ class Reading:
         if self.stop.is_set():
             return False
         spark = session.get(self.stop.is_set)
-        intake = self._intake(session, applier, worker)
+        pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
+        planner = self.source.planner(applier.order.positions, self._guard(applier), pacing)
+        folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
+        of_query.callback(end_tasks, spark)
+        home = self.executors.home = Home(spark.sparkContext, transfer_folder(spark, folder))
+        intake = self._intake(planner, applier, worker, home)
         query: StreamingQuery | None = None
         try:
-            pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
-            stream = self.source.stream(applier.order.positions, self._guard(applier), pacing)
-            folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
-            of_query.callback(end_tasks, spark)
-            self.executors.home = Home(spark.sparkContext, transfer_folder(spark, folder))
-            query = self._start_query(
-                of_query.enter_context(stream.frame(spark, folder, intake)), stream, intake, folder
-            )
+            query = self._start_query(of_query.enter_context(intake.frame(spark, folder)), intake, folder)
             self._watch(query, intake, worker)
             has_ended = worker.drain(self._has_to_stop)
             if has_ended:
@@ -170,9 +168,10 @@ class Reading:
         if ending.is_alive():
             end_by_force()
 
-    def _intake(self, session: StartingSession, applier: Applier, worker: ApplierThread) -> Intake:
+    def _intake(self, planner: Planner, applier: Applier, worker: ApplierThread, home: Home) -> Intake:
         settings = self.settings
         return Intake(
+            planner,
             self.protocol,
             self.options,
             applier.order,
@@ -182,14 +181,15 @@ class Reading:
                 settings.driver_bytes - self.source.batch_bytes(settings.bytes_at_once),
             ),
             self._guard(applier),
-            min(self.writers, session.slots),
+            min(self.writers, home.context.defaultParallelism),
             most_bytes=settings.bytes_at_once,
             limit=settings.messages_per_batch,
+            home=home,
         )
 
-    def _start_query(self, frame: DataFrame, stream: Stream, intake: Intake, folder: str) -> StreamingQuery:
+    def _start_query(self, frame: DataFrame, intake: Intake, folder: str) -> StreamingQuery:
         return (
-            frame.writeStream.foreachBatch(partial(intake.take, stream))
+            frame.writeStream.foreachBatch(intake.take)
             .option("checkpointLocation", folder)
             .options(**_UNWRITTEN)
             .trigger(processingTime="0 seconds")

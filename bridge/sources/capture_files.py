@@ -18,7 +18,6 @@ from bridge.errors import UsageError
 from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.part_size import joined_lots, latest_ms
 from bridge.sources.source import (
     SUFFIXES,
@@ -87,11 +86,10 @@ class CaptureSource:
     def compacted(self) -> list[str]:
         return []
 
-    def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> ChunkStream:  # noqa: ARG002
-        """Makes a stream that reads all files as one micro-batch, so that no boundary is read before the changes below
-        it."""
+    def planner(self, starts: Positions, guard: Guard, pacing: Pacing) -> _OnePlan:  # noqa: ARG002
+        """Plans one micro-batch of all files, so that no boundary is read before the changes below it."""
         offsets = {where: start.offset for where, start in starts.items()}
-        return ChunkStream(_OnePlan(self._batch(offsets), offsets), offsets)
+        return _OnePlan(self._batch(offsets), offsets)
 
     def batch_size(self, messages_per_batch: int) -> int:  # noqa: ARG002
         """Returns the number of all messages: there is only one micro-batch."""

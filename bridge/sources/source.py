@@ -16,16 +16,11 @@ from bridge.errors import SourceError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
 from bridge.protocols import in_json
-from bridge.protocols.batch_decode import EventDecoder, Messages
+from bridge.protocols.batch_decode import Messages
 from bridge.protocols.decoder import SchemaLookup
 
 if TYPE_CHECKING:  # executors, which read only micro-batches, do without
-    from contextlib import AbstractContextManager
-
-    from pyspark.sql import DataFrame, SparkSession
-
     from bridge.ends.end import End
-    from bridge.spark.decoded_batch import DecodedBatch
 
 
 SUFFIXES: Final = ("_schema_id", ".contentId", ".globalId")
@@ -144,44 +139,18 @@ class Guard(Protocol):
         when a topic was deleted or created again."""
 
 
-class Pace(Protocol):
-    """What a stream has to know of those who take its micro-batches."""
-
-    decode: EventDecoder
-    most_bytes: int
-    """About how many bytes of events are decoded at a time."""
-
-    def size(self) -> int:
-        """Returns how many messages the next micro-batch should have."""
-
-    def stays(self, messages: int | None) -> bool:
-        """Tells whether the row changes of a micro-batch stay where they are decoded."""
-
-    def wait(self, seconds: float) -> bool:
-        """See Wait."""
-
-    def planned(self, plan: Callable[[], _T | None]) -> _T | None:
-        """Calls what plans a micro-batch.  When it gives None, or fails, the stream has ended, and this returns None
-        once nobody waits for it any more."""
-
-
-class Stream(Protocol):
-    """Micro-batches of a source, one after the other."""
+class Planner(Protocol):
+    """Plans the micro-batches of a stream, one after the other."""
 
     @property
-    def batch(self) -> MicroBatch:
-        """The micro-batch, or the part of one, that was planned last."""
+    def ends(self) -> Mapping[PartitionId, int]:
+        """Where the partitions ended when they were last looked at."""
 
-    def frame(self, spark: SparkSession, folder: str, pace: Pace) -> AbstractContextManager[DataFrame]:
-        """Gives what Spark streams, which lasts as long as the block.  folder: the query's, where processes of this
-        machine leave files for each other."""
+    def next(self, wait: Wait, most: Callable[[], int]) -> MicroBatch | None:
+        """Waits for messages, and plans a micro-batch of them; None at the end of the stream.
 
-    def taken(self, chunks: DataFrame) -> DecodedBatch:
-        """Has the micro-batch read and decoded with which Spark calls foreachBatch.  Raises TooLargeError when it takes
-        too much memory, and must be read again in parts."""
-
-    def part(self, part: MicroBatch) -> DecodedBatch:
-        """Has a part of that micro-batch read and decoded; raises as `taken` does."""
+        most: tells about the most messages of it.
+        """
 
 
 class Source(Protocol):
@@ -208,8 +177,8 @@ class Source(Protocol):
         """Tells Kafka the offsets of a consumer group, for those who watch it; nothing reads them.  SourceError when
         Kafka does not take them."""
 
-    def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> Stream:
-        """Makes a stream that begins at `starts`."""
+    def planner(self, starts: Positions, guard: Guard, pacing: Pacing) -> Planner:
+        """Makes the planner of a stream that begins at `starts`."""
 
     def batch_size(self, messages_per_batch: int) -> int:
         """Returns the most messages that a micro-batch can hold."""

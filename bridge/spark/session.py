@@ -336,11 +336,6 @@ class StartingSession:
         self._thread.start()
         atexit.register(self._thread.join, _EXIT_SECONDS)
 
-    @property
-    def slots(self) -> int:
-        """How many tasks run at once; 0 while the session is not there."""
-        return self._session.sparkContext.defaultParallelism if self._session is not None else 0
-
     def wait(self, abandoned: Callable[[], bool]) -> None:
         """Waits until the session is there or has failed to start, or until `abandoned` says that nobody waits."""
         while not self._is_over.is_set() and not abandoned():

@@ -25,7 +25,7 @@ from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import packed
 from bridge.settings.load import load_settings
-from bridge.sources.chunk_stream import decoded
+from bridge.sources.decoding_tasks import decoded
 from bridge.sources.kafka.source import KafkaSource
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import StartingSession, start_session

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Sequence
 from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
@@ -25,6 +26,7 @@ from bridge.events import EVENT_SCHEMA
 from bridge.local import Kafka
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
+from bridge.pipeline import intake as intake_module
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.by_boundaries import BoundaryOrder
@@ -42,6 +44,8 @@ from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import LEAST_AT_ONCE
 from bridge.spark.decoded_batch import DecodedBatch
 from bridge.spark.event_transfer import TooLargeError, limited
+from bridge.spark.kept_rows.shards import Home
+from bridge.spark.source.chunk_source import Planned, answering
 from tests.support.producers import ordered_producer
 from tests.support.waiting import wait_for
 
@@ -70,7 +74,7 @@ class Taker:
         self.failure = error
 
 
-class Planned:
+class Boundaries:
     """Boundaries in partition 0 of a topic, and the micro-batches of one each that are planned of them."""
 
     def __init__(self, kafka: Kafka, topic: str, count: int) -> None:
@@ -100,10 +104,26 @@ def _by_partitions(topic: str) -> Order:
     return PartitionOrder(PROGRESS, starts, lambda _, __: [], ApplierConfig(), Counts())
 
 
+class Here(Intake):
+    """Decodes in this process."""
+
+    def _read_again(self, part: Any) -> DecodedBatch:
+        tables = chain.from_iterable(self._decode(read()) for read in part.reads(1))
+        limit = self._most_bytes if part.is_divisible else math.inf
+        return DecodedBatch.of(pa.concat_tables([EVENT_SCHEMA.empty_table(), *limited(tables, limit)]))
+
+
+@pytest.fixture(autouse=True)
+def _whole_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Spark's tasks would give of a micro-batch is decoded in this process."""
+    monkeypatch.setattr(intake_module, "collected", lambda decoded, *, stay: decoded())  # noqa: ARG005
+
+
 def _intake(
     kafka: Kafka, topic: str, taker: Taker, order_of: Callable[[str], Order] = _by_boundaries, limit: int = 1000
-) -> Intake:
-    return Intake(
+) -> Here:
+    return Here(
+        cast("Any", None),
         "canal-json",
         DecodeOptions("UTC"),
         order_of(topic),
@@ -118,27 +138,14 @@ def _intake(
         writers=0,
         most_bytes=1 << 20,
         limit=limit,
+        home=Home(cast("Any", None), None),
     )
-
-
-class Stream:
-    """Gives a micro-batch as a stream does, decoded here."""
-
-    def __init__(self, intake: Intake, planned: Callable[[], Any]) -> None:
-        self._intake, self.batch = intake, planned()
-
-    def taken(self, _: Any) -> DecodedBatch:
-        return self.part(self.batch)
-
-    def part(self, part: Any) -> DecodedBatch:
-        tables = chain.from_iterable(self._intake.decode(read()) for read in part.reads(1))
-        limit = self._intake.most_bytes if part.is_divisible else math.inf
-        return DecodedBatch.of(pa.concat_tables([EVENT_SCHEMA.empty_table(), *limited(tables, limit)]))
 
 
 def _take(intake: Intake, planned: Callable[[Any, int], Any], number: int) -> None:
     """As Spark's callback does for one micro-batch."""
-    intake.take(cast("Any", Stream(intake, lambda: planned(None, number))), cast("Any", None), number)
+    batch = intake._batch = planned(None, number)
+    intake.take(cast("Any", lambda: intake._read_again(batch)), number)
 
 
 def _hand_over(intake: Intake, taker: Taker, planned: Callable[[Any, int], Any], *numbers: int) -> None:
@@ -160,7 +167,7 @@ def test_a_partition_that_spark_has_not_seen_is_waited_for(kafka: Kafka, topic: 
     """The micro-batch was planned before the partition was seen; what lies there may be earlier than the boundary that
     was read.  So it is admitted with the boundary, once."""
     name, taker = topic(1), Taker()
-    planned = Planned(kafka, name, 2)
+    planned = Boundaries(kafka, name, 2)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
     _hand_over(_intake(kafka, name, taker), taker, planned, 0, 1)
@@ -190,7 +197,7 @@ class Broken:
 def test_behind_what_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., str], error: Exception) -> None:
     """Progress would go past what was not read, for good."""
     name, taker = topic(1), Taker()
-    planned, intake = Planned(kafka, name, 3), _intake(kafka, name, taker)
+    planned, intake = Boundaries(kafka, name, 3), _intake(kafka, name, taker)
     _take(intake, planned, 0)
     failing = threading.Thread(target=_take, args=(intake, lambda *_: Broken(error), 1))
     failing.start()
@@ -205,7 +212,7 @@ def test_behind_what_failed_nothing_is_taken(kafka: Kafka, topic: Callable[..., 
 def test_a_gap_is_never_taken(kafka: Kafka, topic: Callable[..., str]) -> None:
     """Whatever made it."""
     name, taker = topic(1), Taker()
-    planned = Planned(kafka, name, 3)
+    planned = Boundaries(kafka, name, 3)
     _hand_over(_intake(kafka, name, taker), taker, planned, 0, 2)
     assert len(taker.came) == 1
     assert f"{name}/0" in str(taker.failure)
@@ -231,7 +238,7 @@ def test_spark_goes_on_while_a_micro_batch_is_applied(kafka: Kafka, topic: Calla
     """The next one waits for the applier meanwhile, and Spark with a third, so that what waits is bounded."""
     name, goes_on, applied = topic(1), threading.Event(), list[Any]()
     worker = _worker(lambda batch: goes_on.wait(60) and applied.append(batch.read), goes_on.set)
-    planned = Planned(kafka, name, 3)
+    planned = Boundaries(kafka, name, 3)
     intake = _intake(kafka, name, cast("Any", worker))
     for number in (0, 1):
         _take(intake, planned, number)
@@ -276,11 +283,12 @@ def _alone(taker: Taker, order_of: Callable[[str], Order] = _by_boundaries, limi
     return intake
 
 
-def _ended(plan: Callable[[], Any]) -> tuple[Intake, Taker, threading.Thread]:
+def _ended(plan: Callable[..., Any]) -> tuple[Intake, Taker, threading.Thread]:
     """An intake whose stream has nothing to give, and Spark, which has asked for it."""
     taker = Taker()
     intake = _alone(taker)
-    asking = threading.Thread(target=intake.planned, args=(plan,))
+    intake._planner = cast("Any", SimpleNamespace(next=plan))
+    asking = threading.Thread(target=intake.latest)
     asking.start()
     assert any(taker.failure is not None or intake.wait_for_end(0.1) for _ in range(100))
     return intake, taker, asking
@@ -288,7 +296,7 @@ def _ended(plan: Callable[[], Any]) -> tuple[Intake, Taker, threading.Thread]:
 
 def test_spark_begins_nothing_after_the_end_of_the_stream() -> None:
     """It would ask again at once, and for ever; the pipeline ends the query when the rest is applied."""
-    intake, taker, asking = _ended(lambda: None)
+    intake, taker, asking = _ended(lambda *_: None)
     asking.join(0.3)
     assert asking.is_alive()
     intake.close()
@@ -300,7 +308,7 @@ def test_spark_begins_nothing_after_the_end_of_the_stream() -> None:
 def test_a_stream_that_cannot_be_planned_fails_as_itself() -> None:
     """Not as an error of Spark, which would name its data source."""
 
-    def lost() -> None:
+    def lost(*_: object) -> None:
         raise SourceError("Kafka has lost messages")
 
     intake, taker, asking = _ended(lost)
@@ -308,6 +316,13 @@ def test_a_stream_that_cannot_be_planned_fails_as_itself() -> None:
     intake.close()
     asking.join(10)
     assert not asking.is_alive()
+
+
+def test_who_asks_for_tasks_where_none_were_planned_ends(tmp_path: Path) -> None:
+    """Spark begins the first micro-batch although the stream was over, while the query is being stopped; no thread
+    fails."""
+    with answering(_alone(Taker()), str(tmp_path)), pytest.raises(EOFError):
+        Planned(str(tmp_path)).ask("tasks")
 
 
 @pytest.mark.parametrize("writers", [0, 8])
@@ -318,8 +333,8 @@ def test_large_micro_batches_stay_where_executors_write(
     """Smaller ones come to the driver, as all do where the driver writes."""
     intake = _alone(Taker())
     monkeypatch.setattr(intake, "_writers", writers)
-    assert intake.stays(messages) is (writers > 0 and messages == LARGE)
-    assert _alone(Taker(), _by_partitions).stays(messages) is False
+    assert intake._may_stay(messages) is (writers > 0 and messages == LARGE)
+    assert _alone(Taker(), _by_partitions)._may_stay(messages) is False
 
 
 @pytest.mark.parametrize(("by_memory", "size"), [(1_000, 1_000), (10_000, 80_000)])
@@ -328,7 +343,7 @@ def test_a_part_that_comes_to_the_driver_fits_there(monkeypatch: pytest.MonkeyPa
     intake = _alone(Taker(), limit=500_000)
     monkeypatch.setattr(intake, "_writers", 8)
     intake._part_size.by_rate, intake._part_size.by_memory = 500_000, by_memory
-    assert intake.size() == size
+    assert intake._size() == size
 
 
 @pytest.mark.parametrize(
@@ -343,7 +358,7 @@ def test_a_slow_target_gets_large_steps_where_executors_write(
     intake = _alone(Taker(), limit=500_000)
     monkeypatch.setattr(intake, "_writers", writers)
     intake._part_size.note(20_000, 20_000 / rate)
-    assert intake.size() == size
+    assert intake._size() == size
 
 
 def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> None:
@@ -391,7 +406,7 @@ def test_a_stop_waits_for_nobody(kafka: Kafka, topic: Callable[..., str]) -> Non
     """An applier that waits for somebody's approval takes nothing, and is told to end only when reading has ended."""
     name, held = topic(1), threading.Event()
     worker = _worker(lambda _: held.wait(), held.set)
-    planned = Planned(kafka, name, 5)
+    planned = Boundaries(kafka, name, 5)
     intake = _intake(kafka, name, cast("Any", worker))
 
     def query() -> None:

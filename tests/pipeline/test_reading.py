@@ -48,12 +48,7 @@ class Silent:
     def __init__(self, applier: Busy, error: Exception) -> None:
         self._applier, self._error = applier, error
 
-    def batch_size(self, messages: int) -> int:
-        return messages
-
-    batch_bytes = batch_size
-
-    def stream(self, *_: object) -> None:
+    def planner(self, *_: object) -> None:
         assert self._applier.begun.wait(60)
         raise self._error
 
@@ -84,7 +79,7 @@ def _reading(applier: Busy, error: Exception, stop: threading.Event) -> tuple[th
         stop,
         watch=lambda: None,
     )
-    session = cast("Any", SimpleNamespace(get=lambda _: None, wait=lambda _: None, slots=2))
+    session = cast("Any", SimpleNamespace(get=lambda _: None, wait=lambda _: None))
 
     def run() -> None:
         try:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -19,7 +19,6 @@ from pyspark import cloudpickle
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import EventDecoder, Messages
-from bridge.sources.chunk_stream import ChunkStream
 from bridge.spark import event_transfer, worker_decoder
 from bridge.spark.event_transfer import TooLargeError, coming_chunks, export_events, import_events
 from bridge.spark.session import checkpoint_folder
@@ -166,19 +165,6 @@ def test_no_thread_is_left(tmp_path: Path) -> None:
             assert "plans" in {thread.name for thread in set(threading.enumerate()) - before}
         (tmp_path / "plans").unlink(missing_ok=True)
     assert not any(thread.name == "plans" for thread in set(threading.enumerate()) - before)
-
-
-def test_who_asks_for_tasks_where_none_were_planned_ends(tmp_path: Path) -> None:
-    """Spark begins the first micro-batch although the stream was over, while the query is being stopped; no thread
-    fails."""
-    stream = ChunkStream(cast(Any, None), {})
-
-    class Over(Plan):
-        def tasks(self) -> list[bytes]:
-            return [cast(bytes, stream.batch)]
-
-    with answering(Over(), str(tmp_path)), pytest.raises(EOFError):
-        Planned(str(tmp_path)).ask("tasks")
 
 
 def test_offsets_in_the_form_of_spark() -> None:

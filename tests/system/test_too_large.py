@@ -20,10 +20,10 @@ def test_it_is_read_again_in_parts(
     target: str, kafka: Kafka, topic: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By Spark, through the same source; every row comes once."""
-    from bridge.sources.chunk_stream import ChunkStream
+    from bridge.pipeline.intake import Intake
 
-    read, part = list[int | None](), ChunkStream.part
-    monkeypatch.setattr(ChunkStream, "part", lambda self, one: (read.append(one.messages), part(self, one))[1])
+    read, again = list[int | None](), Intake._read_again
+    monkeypatch.setattr(Intake, "_read_again", lambda self, one: (read.append(one.messages), again(self, one))[1])
     name = topic(2)
     sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)", "SELECT 1")
     producer = ordered_producer(kafka.bootstrap_servers)

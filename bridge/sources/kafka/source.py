@@ -14,7 +14,6 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
-from bridge.sources.chunk_stream import ChunkStream
 from bridge.sources.kafka.client import Acls, check_login, client, commit_offsets, group_client
 from bridge.sources.kafka.offset_planner import KafkaBatch, OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
@@ -105,11 +104,10 @@ class KafkaSource:
             self._committer = group_client(dict(self._client_properties()), group)
         commit_offsets(self._committer, group, offsets, self.acls)
 
-    def stream(self, starts: Positions, guard: Guard, pacing: Pacing) -> ChunkStream:
+    def planner(self, starts: Positions, guard: Guard, pacing: Pacing) -> OffsetPlanner:
         offsets = {partition: start.offset for partition, start in starts.items()}
         reads = self._client_properties()
-        planner = OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, reads, once=pacing.once)
-        return ChunkStream(planner, offsets)
+        return OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, reads, once=pacing.once)
 
     def batch_size(self, messages_per_batch: int) -> int:
         """Returns `messages_per_batch`: no more messages than that are planned."""

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
@@ -134,7 +134,7 @@ class ChunkTask(InputPartition):
 
 
 class ChunkSource(DataSource):
-    """Makes readers of chunks."""
+    """Makes the reader of chunks."""
 
     @classmethod
     def name(cls) -> str:
@@ -145,22 +145,18 @@ class ChunkSource(DataSource):
         """A row is a chunk."""
         return CHUNK_ROW
 
-    def reader(self, schema: StructType) -> ChunkReader:  # noqa: ARG002
-        """Makes the reader of a part of a micro-batch that is read again."""
-        return ChunkReader(Planned(self.options[FOLDER]))
-
     def streamReader(self, schema: StructType) -> ChunkStreamReader:  # noqa: ARG002, N802
         """Makes the reader of what comes."""
         return ChunkStreamReader(Planned(self.options[FOLDER]))
 
 
-class _Reading:
-    """What both readers do."""
+class ChunkStreamReader(DataSourceStreamReader):
+    """Reads what the driver plans, one micro-batch after the other."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
 
-    def partitions(self, *_: Offsets) -> Sequence[ChunkTask]:
+    def partitions(self, start: Offsets, end: Offsets) -> Sequence[ChunkTask]:  # noqa: ARG002
         """Gives the tasks that were planned last."""
         return [ChunkTask(task) for task in self._planned.ask("tasks")]
 
@@ -172,14 +168,6 @@ class _Reading:
             work: Work = pickle.loads(partition.value)
             for chunk in work():
                 yield pa.record_batch({name: pa.array([value], pa.binary()) for name, value in chunk._asdict().items()})
-
-
-class ChunkReader(_Reading, DataSourceReader):
-    """Reads what the driver has planned, once."""
-
-
-class ChunkStreamReader(_Reading, DataSourceStreamReader):
-    """Reads what the driver plans, one micro-batch after the other."""
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Gives where the stream begins."""

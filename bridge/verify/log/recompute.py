@@ -23,7 +23,7 @@ from bridge.protocols.batch_decode import EventDecoder
 from bridge.protocols.event_columns import placed_events
 from bridge.rows.grouping import distinct, ends, numbered
 from bridge.rows.moments import in_order
-from bridge.sources.chunk_stream import decoded
+from bridge.sources.decoding_tasks import decoded
 from bridge.sources.source import MicroBatch
 from bridge.spark.event_transfer import exported, opened
 from bridge.tso import tso_ms
