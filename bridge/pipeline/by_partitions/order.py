@@ -24,6 +24,7 @@ from bridge.pipeline.order import Due, Segment, Starts
 from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
+from bridge.rows.moments import is_of_sending
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.decoded_batch import DecodedBatch
 
@@ -70,7 +71,8 @@ class PartitionOrder:
         self._gate, self._transaction = config.gate or Gate(), config.transaction
         self._ends_asked: dict[PartitionId, int] = {}
         self._unread_ends: Mapping[PartitionId, int] | None = {}
-        self._recorded: Positions = self._backlog.positions
+        self.positions: Positions = starts
+        self._recorded: Positions = starts
         self._written_at = -math.inf
         self._waiting = ""
         self._read_ts = 0
@@ -80,7 +82,6 @@ class PartitionOrder:
         self._ahead_since: dict[RowsAhead, float] = {}
         self._settles = config.settles
         self._settled_ts: int | None = None
-        self._ended = False
         self.applied_ts = progress.applied_ts
 
     # --- taking micro-batches
@@ -92,7 +93,8 @@ class PartitionOrder:
             self._taken_at = self._looked_at
         events, left_out = without_left_out(batch.events)
         self._counts.note_left_out(left_out)
-        repeated = self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
+        self._counts.repeated += self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
+        self.positions = self._backlog.restart_positions
         for notice, where in self._backlog.noticed.items():
             partitions = few(f"{topic}/{number}" for topic, number in where)
             if notice == SNAPSHOT_AGAIN:
@@ -100,7 +102,6 @@ class PartitionOrder:
             else:
                 log.warning("next_server", partitions=partitions, fix=_SERVER_FIX)
         self._look_for_unread(is_cut=batch.is_cut)
-        self._counts.repeated += repeated
 
     def _look_for_unread(self, *, is_cut: bool) -> None:
         """Holds rows back for what was not read: of all partitions when the micro-batch was cut, or when columns tell
@@ -113,9 +114,10 @@ class PartitionOrder:
         that were held for it are not held again for what came since: a topic of tables that are left out brings no
         rows either, and may never end.
         """
-        are_all = is_cut or self._backlog.goes_by_columns
-        asked = self._backlog.partitions if are_all else self._backlog.without_rows
-        if are_all or not self._backlog.is_holding:
+        barrier, queues = self._backlog.barrier, self._backlog.queues
+        are_all = is_cut or (barrier is not None and barrier.columns is not None)
+        asked = [where for where, queue in queues.items() if are_all or not queue.has_rows]
+        if are_all or not self._backlog.unread:
             self._unread_ends = self._idle.ends(asked) if asked and self._backlog.waiting.rows else {}
         if self._unread_ends is not None:
             self._backlog.hold_for(self._unread_ends)
@@ -143,7 +145,6 @@ class PartitionOrder:
 
     def end(self) -> None:
         """Notes that nothing more will be read: every partition counts as having passed every schema change."""
-        self._ended = True
         self._backlog.end()
 
     # --- what is due
@@ -152,7 +153,7 @@ class PartitionOrder:
         """Yields the steps of the backlog, and the positions alone when they have not been recorded for long."""
         yield from self._steps()
         self._settled_ts = self._backlog.settle() if self._settles else None
-        self._read_ts = self._backlog.last_time
+        self._read_ts = max((queue.last_time for queue in self._backlog.queues.values()), default=0)
         self._bad = self._backlog.bad()
         self._waiting = self._current_reason()
         if self._positions_moved() and self._clock() - self._written_at >= POSITIONS_SECONDS:
@@ -176,7 +177,7 @@ class PartitionOrder:
         is."""
         most = self._gate.portion(self._transaction)
         step = self._backlog.next_step(self._judge, most)
-        if step is None and self._ended and self._backlog.ahead:
+        if step is None and self._backlog.ended and self._backlog.ahead:
             self._backlog.ahead.clear()
             step = self._backlog.next_step(self._judge, most)
         return step
@@ -188,7 +189,7 @@ class PartitionOrder:
         ahead = RowsAhead(TableName(*error.table).folded, error.columns)
         now, is_known = self._clock(), ahead in self._ahead_since
         since = self._ahead_since.setdefault(ahead, now)
-        if is_known and (self._ended or now - since >= self._idle.row_seconds):
+        if is_known and (self._backlog.ended or now - since >= self._idle.row_seconds):
             return False
         self._backlog.put_back(ahead)
         return True
@@ -196,21 +197,23 @@ class PartitionOrder:
     @property
     def doubt(self) -> str:
         """Whether what the target refuses may be a copy of what it has."""
-        return _MAY_BE_A_COPY if self._backlog.is_by_sending else ""
+        places = (place for queue in self._backlog.queues.values() for place in queue.places.values())
+        return _MAY_BE_A_COPY if any(map(is_of_sending, places)) else ""
 
     def _judge(self, change: SchemaChange, by_time: bool) -> SchemaChange | None:
         """Returns the schema change to run; None for one that the filter excludes, and for one that ran already: a
         broadcast copy, or one that the producer has sent again.  With a TSO, these have the same one."""
         if not is_wanted(change, self._tables, self._counts.tables):
             return None
-        for table, topic in unread_topics(change, {topic for topic, _ in self._backlog.partitions}).items():
+        for table, topic in unread_topics(change, {topic for topic, _ in self._backlog.queues}).items():
             log.warning(
                 "table_is_not_read", table=str(table), topic=topic, fix=ADD_TOPIC.format(topic, change.commit_ts)
             )
         at, near = change.commit_ts, NEAR if by_time else 0
         before = self._changes_between(at - near, at + near + 1)
         if by_time:
-            return second_run(change, before, self._backlog.applied_time)
+            shown = max((queue.shown for queue in self._backlog.queues.values()), default=0)
+            return second_run(change, before, shown)
         return None if change.id in {one.id for one in before} else change
 
     @staticmethod
@@ -257,10 +260,6 @@ class PartitionOrder:
     def _positions_moved(self) -> bool:
         return self._backlog.restart_positions != self._recorded
 
-    @property
-    def positions(self) -> Positions:
-        return self._backlog.positions
-
     # --- status
 
     @property
@@ -293,8 +292,9 @@ class PartitionOrder:
     def _current_reason(self) -> str:
         if self._bad:
             return f"a bad message at {self._bad[0].entry.position} stops all partitions"
-        change, held_by = self._backlog.waiting_change, self._backlog.held_by()
-        if change is not None and held_by:
+        barrier, held_by = self._backlog.barrier, self._backlog.held_by()
+        if barrier is not None and held_by:
+            change = barrier.change
             names = ", ".join(f"{topic}/{partition}" for topic, partition in held_by[:5])
             return (
                 f"a schema change at {change.position} waits until {names} {'has' if len(held_by) == 1 else 'have'}"
@@ -304,7 +304,7 @@ class PartitionOrder:
             return self._reason_of(self._backlog.ahead[0])
         if (slow := self._backlog.slowest()) is not None and self._backlog.waiting.rows:
             return f"{slow[0]}/{slow[1]} is still being read; it may hold earlier changes than the other partitions"
-        if self._backlog.is_settling:
+        if self._backlog.settling is not None:
             return (
                 "boundaries have begun to come; rows are held until all partitions have reached the same moment: if no"
                 " more of them come, start the bridge again with --set debezium.without_boundaries=true"

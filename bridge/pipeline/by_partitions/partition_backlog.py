@@ -32,7 +32,7 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import taken
-from bridge.rows.moments import Moment, in_order, is_of_sending, latest_beside
+from bridge.rows.moments import Moment, in_order, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, tso_ms
 
 _NO_BOUND: Final = (1 << 63) - 1
@@ -89,11 +89,11 @@ class _Taken:
     counted: Counted
     rows: Mapping[PartitionId, pa.Table]
     before: Mapping[PartitionId, tuple[AppliedRow, int]]
-    passed: _Barrier | None
+    passed: Barrier | None
 
 
 @dataclass(frozen=True)
-class _Barrier:
+class Barrier:
     """The earliest schema change that waits.  unclear: its unclear rows, and those of others behind it."""
 
     where: PartitionId
@@ -112,6 +112,10 @@ class PartitionBacklog:
     """The queues of all partitions.
 
     positions: where each partition begins; when `floor` is None, the applied ts is used.
+    queues: of the partitions.  barrier: the schema change that waits for partitions to pass it.
+    unread: the partitions that were not read to their end, for which rows are held back.
+    settling: the moment that all boundaries have to reach before rows at or above it go on.
+    ended: nothing more will be read.
     ahead: the rows that wait for a schema change which makes what the target lacks.
     noticed: what the log is to say of what was taken in last, and of which partitions (`PartitionQueue.noticed`).
     repeated_rows: finds the rows that are not applied again.
@@ -121,33 +125,32 @@ class PartitionBacklog:
     def __init__(
         self, progress: Progress, positions: Starts, repeated_rows: RepeatedRows, config: ApplierConfig
     ) -> None:
-        self.positions, applied_ts, now = positions, progress.applied_ts, config.clock()
-        self._floors = {w: applied_ts if start.floor is None else start.floor for w, start in positions.items()}
-        self._queues = {
-            where: PartitionQueue(
-                start.offset, now, AppliedRow(start.place_ts, start.place, start.rows, start.again), start.seen
-            )
-            for where, start in positions.items()
-        }
-        self._start_ts, self._most = progress.start_ts, config.most
+        applied_ts, self._start_ts, self._most = progress.applied_ts, progress.start_ts, config.most
         self._begins = topic_begins(positions)
+        self.queues = dict[PartitionId, PartitionQueue]()
+        for where, start in positions.items():
+            self._begin_at(where, applied_ts if start.floor is None else start.floor, start, config.clock())
         self._bound = _NO_BOUND if config.until is None else config.until - 1
         self._on_bad_message, self._repeated_rows = config.on_bad_message, repeated_rows
-        self._counting = CountingRows(self._queues, repeated_rows)
+        self._counting = CountingRows(self.queues, repeated_rows)
         self._places = AppliedPlaces(self._applied)
         self._quarantined: list[Entry] = []
-        self._settling: int | None = None
-        self._unread: set[PartitionId] = set()
+        self.settling: int | None = None
+        self.unread: set[PartitionId] = set()
         self._stopped: dict[PartitionId, Stop] = {}
         """The first bad message of each partition, unless a schema change, or what is behind `until`, comes before.
         Behind it may be a schema change of whatever time, so that no other partition goes on."""
         self._next_ts = applied_ts
-        self._barrier: _Barrier | None = None
+        self.barrier: Barrier | None = None
         self._taken: _Taken | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self.noticed = defaultdict[str, list[PartitionId]](list)
-        self._ended = False
+        self.ended = False
         self.ahead: list[RowsAhead] = []
+
+    def _begin_at(self, where: PartitionId, floor: int, start: PartitionStart, now: float) -> None:
+        start = start._replace(floor=floor, begin=self._begins.get(where[0], 0))
+        self.queues.setdefault(where, PartitionQueue(start, now))
 
     # --- taking micro-batches
 
@@ -157,13 +160,13 @@ class PartitionBacklog:
         self.noticed.clear()
         dropped = 0
         for where in read:
-            self._queues.setdefault(where, PartitionQueue(0, now))
+            self._begin_at(where, 0, PartitionStart(0, 0, 0), now)
         order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
         for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)
             self._check_keys(where[0], kept)
-            queue = self._queues[where]
+            queue = self.queues[where]
             places = queue.note(mine)
             for notice in queue.noticed:
                 self.noticed[notice].append(where)
@@ -171,14 +174,13 @@ class PartitionBacklog:
             if queue.append(kept, now, places):
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
-            self._queues[where].read = end
-        self.positions = self.restart_positions
+            self.queues[where].read = end
         return dropped
 
     def _check_keys(self, topic: str, events: pa.Table) -> None:
         """Raises ApplyError for rows of Debezium's connector whose messages have no key, unless their topic has one
         partition: Kafka's producer gives such a message to any partition (Kafka, BuiltInPartitioner)."""
-        count = sum(other == topic for other, _ in self._queues)
+        count = sum(other == topic for other, _ in self.queues)
         if count == 1 or events["place"].null_count == events.num_rows:
             return
         keyless = pc.and_(pc.equal(events["key"], NO_PRIMARY_KEY), pc.match_substring(events["place"], FILE))
@@ -193,35 +195,10 @@ class PartitionBacklog:
                 fix=_IN_ONE_PARTITION,
             )
 
-    @property
-    def partitions(self) -> list[PartitionId]:
-        """Every partition."""
-        return list(self._queues)
-
-    @property
-    def without_rows(self) -> list[PartitionId]:
-        """The partitions that have brought no row change so far."""
-        return [where for where, queue in self._queues.items() if not queue.has_rows]
-
     def hold_for(self, ends: Mapping[PartitionId, int]) -> None:
         """Holds rows back for partitions that were not read to their end (`ends`, offsets): such a partition may hold a
         schema change, so no row with a later time than the last one read of it is applied."""
-        self._unread = {where for where, queue in self._queues.items() if queue.read < ends.get(where, 0)}
-
-    @property
-    def goes_by_columns(self) -> bool:
-        """Whether a schema change waits of which the columns of rows tell more than their times."""
-        return self._barrier is not None and self._barrier.columns is not None
-
-    @property
-    def is_by_sending(self) -> bool:
-        """Whether nothing but its sending tells the place of an event (official Canal without GTIDs)."""
-        return any(is_of_sending(place) for queue in self._queues.values() for place in queue.places.values())
-
-    @property
-    def is_holding(self) -> bool:
-        """Whether rows are held back for partitions that were not read to their end."""
-        return bool(self._unread)
+        self.unread = {where for where, queue in self.queues.items() if queue.read < ends.get(where, 0)}
 
     def _without_quarantined(self, events: pa.Table) -> pa.Table:
         """Removes the bad messages that do not stop the partition; they are quarantined when progress passes them."""
@@ -235,7 +212,9 @@ class PartitionBacklog:
 
     def floor(self, where: PartitionId) -> int:
         """Returns the TSO below which everything of a partition is in the target."""
-        return max(self._floors.get(where, 0), self._begin(where))
+        queue = self.queues.get(where)
+        floor = 0 if queue is None else queue.start.floor
+        return max(self._begin(where), floor or 0)
 
     def _begin(self, where: PartitionId) -> int:
         return max(self._start_ts, self._begins.get(where[0], 0))
@@ -250,7 +229,7 @@ class PartitionBacklog:
     def spill(self) -> None:
         """Moves waiting rows to the disk if they exceed `most`.  Call it when a micro-batch has been applied."""
         if self.waiting.exceeds(self._most):
-            for queue in self._queues.values():
+            for queue in self.queues.values():
                 queue.to_disk()
 
     # --- what is applied next
@@ -259,10 +238,10 @@ class PartitionBacklog:
         """Takes what is applied next, in one transaction, out of the queues; None when nothing may be applied now.
         most: about how much the transaction may hold."""
         self._find_barrier(judge)
-        going = ((w, q) for w, q in sorted(self._queues.items()) if self._stopped.keys() <= {w})
+        going = ((w, q) for w, q in sorted(self.queues.items()) if self._stopped.keys() <= {w})
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in going]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
-        before = {where: (queue.applied, queue.shown) for where, queue in self._queues.items()}
+        before = {where: (queue.applied, queue.shown) for where, queue in self.queues.items()}
         counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), 0, {})
         taken_out = dict[PartitionId, pa.Table]()
         if rows:
@@ -270,67 +249,62 @@ class PartitionBacklog:
             counted = self._counting.among(merged, self._began_anew)
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in merged.rows:
-                queue, taken_out[where] = self._queues[where], mine.table
+                queue, taken_out[where] = self.queues[where], mine.table
                 queue.advance(mine.table.num_rows)
                 queue.applied, queue.shown = counted.applied[where], max(queue.shown, int(mine.times.max()))
-        barrier = self._barrier
+        barrier = self.barrier
         changes = self._passed_change()
         if not rows and not changes:
             return None
         self._taken = _Taken(counted, taken_out, before, barrier if changes else None)
         return Step(counted.table, self._next_ts, changes, counted.repeated)
 
-    @property
-    def applied_time(self) -> int:
-        """The highest time of what was taken to be applied (TSO)."""
-        return max((queue.shown for queue in self._queues.values()), default=0)
-
     def put_back(self, ahead: RowsAhead) -> None:
         """Takes back the present step, which is not in the target, and holds rows back that wait for a schema
         change."""
-        taken_out, self._taken, self._barrier = self._taken, None, None
+        taken_out, self._taken, self.barrier = self._taken, None, None
         assert taken_out is not None  # what is put back was taken
         if taken_out.passed is not None:
             event = pa.Table.from_pylist([taken_out.passed.stop.event], EVENT_SCHEMA)
-            self._queues[taken_out.passed.where].put_back(event)
+            self.queues[taken_out.passed.where].put_back(event)
         for where, rows in taken_out.rows.items():
-            self._queues[where].put_back(rows)
+            self.queues[where].put_back(rows)
         for where, (applied, shown) in taken_out.before.items():
-            self._queues[where].applied, self._queues[where].shown = applied, shown
+            self.queues[where].applied, self.queues[where].shown = applied, shown
         self.ahead.append(ahead)
 
     def _bounds_of(self, where: PartitionId) -> list[Bound]:
-        unread = [self._queues[slow] for slow in self._unread]
+        unread = [self.queues[slow] for slow in self.unread]
         anew = self._began_anew
         bounds: list[Bound] = [replace(Moment.at(one.seen, one.places.values()), began_anew=anew) for one in unread]
-        if self._barrier is not None and self._barrier.where != where:
-            bounds += self._barrier.bounds(anew)
+        if self.barrier is not None and self.barrier.where != where:
+            bounds += self.barrier.bounds(anew)
         return [*bounds, *self.ahead, Moment.at(self._hard_bound)]
 
     @property
     def _began_anew(self) -> tuple[tuple[int, int], ...]:
         """Between which times (TSO) the upstream's binlog began anew, as far as partitions show it."""
-        return tuple(sorted({queue.began_anew for queue in self._queues.values() if queue.began_anew}))
+        return tuple(sorted({queue.began_anew for queue in self.queues.values() if queue.began_anew}))
 
     @property
     def _hard_bound(self) -> int:
-        return self._bound if self._settling is None else min(self._bound, self._settling - 1)
+        return self._bound if self.settling is None else min(self._bound, self.settling - 1)
 
     def _find_barrier(self, judge: Judge) -> None:
         """Finds the earliest of the schema changes that come first in their partitions, and drops those that must not
         run."""
         limit = [Moment.at(self._hard_bound)]
         while True:
-            stops = [(w, stop) for w, queue in sorted(self._queues.items()) if (stop := queue.first_stop(limit))]
+            stops = [(w, stop) for w, queue in sorted(self.queues.items()) if (stop := queue.first_stop(limit))]
             self._stopped = {where: stop for where, stop in stops if stop.is_bad}
             found = [(w, stop) for w, stop in stops if not stop.is_bad and stop.moment.ts <= self._hard_bound]
             if not found:
-                self._barrier = None
+                self.barrier = None
                 return
             where, stop = found[in_order([stop.moment for _, stop in found])[0]]
             all_unclear = [*self._all_unclear(where, stop)]
-            if self._barrier and (self._barrier.where, self._barrier.stop.event) == (where, stop.event):
-                self._barrier = replace(self._barrier, unclear=all_unclear)
+            if self.barrier and (self.barrier.where, self.barrier.stop.event) == (where, stop.event):
+                self.barrier = replace(self.barrier, unclear=all_unclear)
                 return
             if (change := judge(stop.schema_change, bool(stop.event["by_time"]))) is not None:
                 moment = replace(stop.moment, began_anew=self._began_anew)
@@ -338,13 +312,13 @@ class PartitionBacklog:
                 late = self._places.lateness(where, moment, change, tables, self._applied, unclear)
                 change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
-                self._barrier = _Barrier(where, stop, change, stop.moment, columns, all_unclear)
+                self.barrier = Barrier(where, stop, change, stop.moment, columns, all_unclear)
                 return
-            self._queues[where].drop(stop)
+            self.queues[where].drop(stop)
 
     @property
     def _applied(self) -> dict[PartitionId, tuple[AppliedRow, int]]:
-        return {where: (queue.applied, queue.shown) for where, queue in self._queues.items()}
+        return {where: (queue.applied, queue.shown) for where, queue in self.queues.items()}
 
     def _columns_tell(self, where: PartitionId, stop: Stop) -> ColumnsTell | None:
         """Gives what columns tell of a schema change."""
@@ -355,7 +329,7 @@ class PartitionBacklog:
         return replace(tell, table=self._repeated_rows.target(tell.table), until=min(until, default=tell.until))
 
     def _changes_behind(self, where: PartitionId, stop: Stop) -> Iterator[Stop]:
-        return (other for other in self._queues[where].schema_changes() if other.index > stop.index)
+        return (other for other in self.queues[where].schema_changes() if other.index > stop.index)
 
     def _unclear_rows(self, where: PartitionId, stop: Stop) -> UnclearRows | None:
         """Gives the rows that may be on either side of a schema change; None where all of them are clear."""
@@ -379,42 +353,37 @@ class PartitionBacklog:
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
         """Takes out the schema change that waits, if every partition has passed it."""
-        barrier = self._barrier
+        barrier = self.barrier
         if barrier is None or self.held_by():
             return ()
         change, unclear = barrier.change, self._unclear_rows(barrier.where, replace(barrier.stop, index=0))
-        others = [queue for where, queue in self._queues.items() if where != barrier.where]
+        others = [queue for where, queue in self.queues.items() if where != barrier.where]
         if unclear is not None and not change.doubt and any(queue.has(unclear) for queue in others):
             change = replace(change, doubt=unclear.reason)
         if not change.doubt and barrier.moment.is_by_sending:
             stops = (stop.schema_change for queue in others for stop in queue.schema_changes())
             beside = next((one.text[:200] for one in stops if are_side_by_side(change, one)), "")
             change = replace(change, doubt=beside and _SIDE_BY_SIDE.format(beside))
-        midst = [f"{topic}/{partition}" for (topic, partition), one in self._queues.items() if one.ends_in_copies]
+        midst = [f"{topic}/{partition}" for (topic, partition), one in self.queues.items() if one.ends_in_copies]
         if midst and not change.doubt:
             change = replace(change, doubt=_BETWEEN_COPIES.format(midst[0]))
-        queue = self._queues[barrier.where]
+        queue = self.queues[barrier.where]
         queue.drop(replace(barrier.stop, index=0))
         queue.shown = max(queue.shown, int(barrier.stop.event["commit_ts"]))
         self._repeated_rows.note_change()
-        self._barrier = None
+        self.barrier = None
         self._counted_as_passed.clear()
         self._next_ts = max(self._next_ts, int(barrier.stop.event["commit_ts"])) + 1
         return (change,)
 
     # --- waiting
 
-    @property
-    def waiting_change(self) -> SchemaChange | None:
-        """The schema change that waits for partitions to pass it."""
-        return self._barrier.change if self._barrier else None
-
     def held_by(self) -> list[PartitionId]:
         """Returns the partitions that have not passed the schema change that waits."""
-        return [where for where, queue in sorted(self._queues.items()) if not self._has_passed(where, queue)]
+        return [where for where, queue in sorted(self.queues.items()) if not self._has_passed(where, queue)]
 
     def _has_passed(self, where: PartitionId, queue: PartitionQueue) -> bool:
-        barrier = self._barrier
+        barrier = self.barrier
         if barrier is None:
             return True
         head = queue.head
@@ -423,11 +392,11 @@ class PartitionBacklog:
         if barrier.where == where:
             return False
         if not len(queue):
-            return self._ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
+            return self.ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
         is_behind = queue.begins_behind([*barrier.bounds(self._began_anew), Moment.at(self._hard_bound)])
         return is_behind or self._begins_ahead(queue, barrier)
 
-    def _begins_ahead(self, queue: PartitionQueue, barrier: _Barrier) -> bool:
+    def _begins_ahead(self, queue: PartitionQueue, barrier: Barrier) -> bool:
         """Tells whether a row comes next that waits for a schema change, and that comes behind the one that waits: that
         makes what the row needs, or the row is not earlier."""
         if not (waiting := [ahead for ahead in self.ahead if queue.begins_behind([ahead])]):
@@ -442,10 +411,10 @@ class PartitionBacklog:
         """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read
         (in the midst of what is sent again, much longer), each with the offset after the last message read.  now: time
         of the clock."""
-        if self._barrier is None:
+        if self.barrier is None:
             return {}
-        since = self._barrier.stop.arrived
-        queues = ((where, self._queues[where]) for where in self.held_by() if not len(self._queues[where]))
+        since = self.barrier.stop.arrived
+        queues = ((where, self.queues[where]) for where in self.held_by() if not len(self.queues[where]))
         idle = ((w, q, now - max(since, q.arrived)) for w, q in queues)
         return {w: q.read for w, q, gone in idle if gone >= seconds * (_IN_MIDST_TIMES if q.ends_in_copies else 1)}
 
@@ -455,12 +424,12 @@ class PartitionBacklog:
 
     def slowest(self) -> PartitionId | None:
         """Returns the partition that was not read to its end and holds the others back most; None if there is none."""
-        return min(self._unread, key=lambda where: self._queues[where].seen, default=None)
+        return min(self.unread, key=lambda where: self.queues[where].seen, default=None)
 
     def end(self) -> None:
         """Notes that nothing more will be read: partitions without a bad message count as having passed everything."""
-        self._ended, self._settling = True, None
-        self._unread.clear()
+        self.ended, self.settling = True, None
+        self.unread.clear()
 
     def bad(self) -> list[BadMessage]:
         """Returns the bad messages that come first in their partitions.  Ask when nothing is due."""
@@ -470,7 +439,7 @@ class PartitionBacklog:
     @property
     def is_at_bound(self) -> bool:
         """Whether a partition has reached `until`, and everything below it that was read is in the target."""
-        times = [queue.head_time for queue in self._queues.values() if len(queue)]
+        times = [queue.head_time for queue in self.queues.values() if len(queue)]
         return bool(times) and all(time is not None and time > self._bound for time in times)
 
     # --- back to boundaries
@@ -479,53 +448,36 @@ class PartitionBacklog:
         """Prepares the change to the order of commit ts.  Call it when there is no next step.  When every partition has
         boundaries again, rows at or above the next ts are held until all boundaries have reached it.  Then returns that
         ts: exactly what is below it is in the target.  Returns None before."""
-        boundaries = [queue.boundary for queue in self._queues.values()]
-        if self._ended or not boundaries or not all(boundaries) or self._next_ts > self._bound:
-            self._settling = None
+        boundaries = [queue.boundary for queue in self.queues.values()]
+        if self.ended or not boundaries or not all(boundaries) or self._next_ts > self._bound:
+            self.settling = None
             return None
-        if self._settling is None:
-            self._settling = self._next_ts
-        times = [queue.head_time for queue in self._queues.values() if len(queue)]
-        at_rest = all(time is not None and time >= self._settling for time in times) and self._barrier is None
-        return self._settling if at_rest and min(boundaries) >= self._settling else None
-
-    @property
-    def is_settling(self) -> bool:
-        """Whether rows are held until all boundaries have reached a moment."""
-        return self._settling is not None
+        if self.settling is None:
+            self.settling = self._next_ts
+        times = [queue.head_time for queue in self.queues.values() if len(queue)]
+        at_rest = all(time is not None and time >= self.settling for time in times) and self.barrier is None
+        return self.settling if at_rest and min(boundaries) >= self.settling else None
 
     def settled_positions(self, ts: int) -> Starts:
         """Returns where a restart in the order of commit ts begins, when everything below ts is in the target."""
-        positions = {}
-        for where, queue in self._queues.items():
-            boundary, begin = ts if len(queue) else max(ts, queue.boundary), self._begins.get(where[0], 0)
-            positions[where] = PartitionStart(queue.offset, boundary, queue.read, begin=begin)
-        return positions
+        boundaries = {where: ts if len(queue) else max(ts, queue.boundary) for where, queue in self.queues.items()}
+        return {
+            where: PartitionStart(queue.offset, boundaries[where], queue.read, begin=queue.start.begin)
+            for where, queue in self.queues.items()
+        }
 
     # --- positions
 
     @property
     def waiting(self) -> Amount:
         """The row changes that wait, and the bytes of those that are not on disk."""
-        queues = list(self._queues.values())
+        queues = list(self.queues.values())
         return Amount(sum(map(len, queues)), sum(queue.bytes_in_memory for queue in queues))
-
-    @property
-    def last_time(self) -> int:
-        """The highest time that was read and not applied (TSO), 0 when nothing waits."""
-        return max((queue.last_time for queue in self._queues.values()), default=0)
 
     @property
     def restart_positions(self) -> Starts:
         """Exact offsets, behind the present step: after the last message of each partition that was taken out."""
-        starts = {}
-        for where, queue in self._queues.items():
-            ts, place, rows, again = queue.applied
-            floor, begin = self._floors.get(where, 0), self._begins.get(where[0], 0)
-            starts[where] = PartitionStart(
-                queue.offset, 0, queue.read, floor, begin, place, ts, queue.shown, rows, again
-            )
-        return starts
+        return {where: queue.restart for where, queue in self.queues.items()}
 
     @property
     def quarantined(self) -> tuple[Entry, ...]:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, Kind, Position
-from bridge.model import SchemaChange
+from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
 from bridge.rows.grouping import Bools, Longs
@@ -161,6 +161,7 @@ _BoundOfRuns = Moment | RowsAhead | UnclearRows | _Limits
 class PartitionQueue:
     """Row changes and stops of one partition.
 
+    start: where it begins.
     read: the offset after the last message read.
     boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
     arrived: time of the clock at the last event.
@@ -175,13 +176,14 @@ class PartitionQueue:
     when it did not.
     """
 
-    def __init__(self, read: int, now: float, applied: AppliedRow = NO_ROW, shown: int = 0) -> None:
-        self.read, self.boundary, self.arrived, self.seen, self.shown = read, 0, now, applied.ts, shown
-        self.places = {names_of(applied.place): applied.place} if applied.place else {}
+    def __init__(self, start: PartitionStart, now: float) -> None:
+        self.start, self.read, self.boundary, self.arrived = start, start.offset, 0, now
+        self.seen, self.shown = start.place_ts, start.seen
+        self.places = {names_of(start.place): start.place} if start.place else {}
         self.has_rows, self.noticed = False, set[str]()
-        self.applied = applied
+        self.applied = AppliedRow(start.place_ts, start.place, start.rows, start.again)
         self.began_anew: tuple[int, int] | None = None
-        self._highest = coordinates_of(applied.place) if applied.place else {}
+        self._highest = coordinates_of(start.place) if start.place else {}
         self._runs: deque[_Run] = deque()
         self._count = 0
 
@@ -247,6 +249,21 @@ class PartitionQueue:
     def offset(self) -> int:
         """The offset of the first message in the queue; `read` when it is empty."""
         return int(self._runs[0].offsets[0]) if self._runs else self.read
+
+    @property
+    def restart(self) -> PartitionStart:
+        """Where a restart begins: behind the last message that was taken out."""
+        ts, place, rows, again = self.applied
+        return self.start._replace(
+            offset=self.offset,
+            boundary=0,
+            read=self.read,
+            place=place,
+            place_ts=ts,
+            seen=self.shown,
+            rows=rows,
+            again=again,
+        )
 
     @property
     def head_time(self) -> int | None:
