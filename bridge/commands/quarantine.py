@@ -19,7 +19,7 @@ from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, coun
 from bridge.events import SEP, Boundary, Code, DdlStatement, Event, Kind, LeftOut, Position, RowChange, Undecodable
 from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import Entry, Table, TableName
+from bridge.model import Table, TableName
 from bridge.mysql.apply.run_statement import refused_changes
 from bridge.mysql.catalog import find_side_effects, load_tables, refuse_side_effects
 from bridge.mysql.connection.session import Session
@@ -30,7 +30,6 @@ from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_ids, list_entries, read_entry, settle
 from bridge.mysql.state.routes_record import require_kept_routes
-from bridge.pipeline.control_events import BadMessage
 from bridge.pipeline.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
 from bridge.protocols.event_columns import events_of, events_table
@@ -115,14 +114,8 @@ class Quarantine:
         """Reads back what the rules keep.  An update that moves its row comes as a delete and an insert, to which event
         filters do not apply."""
         assert self._upstream is not None
-        [event] = events
-        assert isinstance(event, Undecodable)
-        bad = Entry(entry.position, event.code, event.reason, key=event.message_key, value=event.message_value)
         cut_rows = CutRows(self._upstream, self._decoder(entry, cut_rows=True, rules=rules))
-        rows, still_bad = cut_rows.completed([BadMessage(bad, 0)])
-        if still_bad:
-            return [event._replace(code=still_bad[0].entry.code, reason=still_bad[0].entry.reason)]
-        return list(events_of(rows))
+        return list(events_of(cut_rows.completed(events_table((entry.position, event) for event in events))))
 
     def retry(self, ids: Sequence[int] | None) -> list[EntryOutcome] | None:
         """Tries entries again, oldest first, each in a transaction of its own; None when the pipeline is unknown.

@@ -267,7 +267,7 @@ class BoundaryOrder:
             self._leaving_because = "messages without a commit ts have come"
             return
         if (cut_rows := self._on_bad_message.cut_rows) is not None:
-            batch = replace(batch, events=cut_rows.completed_among(batch.events, lambda _: self.applied_ts))
+            batch = replace(batch, events=cut_rows.completed(batch.events, lambda _: self.applied_ts))
         batch = batch.divided()
         self._take_in(batch.read, batch.rows, control_events(batch.events))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -18,9 +17,9 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP, Code, Kind, LeftOut, Position, RowChange, Undecodable
 from bridge.model import PartitionId, TableName
-from bridge.pipeline.control_events import BadMessage, clash_error, control_events, without_left_out
+from bridge.pipeline.control_events import clash_error, without_left_out
 from bridge.protocols import DecodeError, Decoder
-from bridge.protocols.event_columns import events_table
+from bridge.protocols.event_columns import events_table, placed_events
 from bridge.protocols.ruled_rows import routed, ruled_row
 from bridge.protocols.values.untyped import split_forms
 
@@ -65,56 +64,44 @@ class CutRows:
     def __init__(self, upstream: Upstream, decoder: Decoder) -> None:
         self._upstream, self._decoder = upstream, decoder
 
-    def completed(
-        self, bad_messages: Sequence[BadMessage], floor: Floor = lambda _: 0
-    ) -> tuple[pa.Table, tuple[BadMessage, ...]]:
-        """Reads back the rows of messages that hold only keys; changes below the floor are not read back.  Returns the
-        row changes (EVENT_SCHEMA) of messages whose rows were found, and the other messages, in order.
+    def completed(self, events: pa.Table, floor: Floor = lambda _: 0) -> pa.Table:
+        """Gives events (EVENT_SCHEMA) with the whole rows of messages that hold only keys, in no order.  What is below
+        the floor is not read back.  A message whose rows are not found stays bad, and says why.
 
         Raises what reading the upstream raises.
         """
-        decoded = [self._decoded(bad) for bad in bad_messages]
-        read = self._read_back(
-            event
-            for bad, events in zip(bad_messages, decoded, strict=True)
-            if isinstance(events, list)
-            for event in events
-            if event.cut and event.commit_ts >= floor(bad.partition)
-        )
-        done = [_with_rows(bad, events_or_bad, read) for bad, events_or_bad in zip(bad_messages, decoded, strict=True)]
-        still_bad = tuple(events_or_bad for events_or_bad in done if isinstance(events_or_bad, BadMessage))
-        whole = events_table(row for events_or_bad in done if isinstance(events_or_bad, list) for row in events_or_bad)
-        rows, _ = without_left_out(routed(whole, self._decoder.row_rules.routes))
-        return rows, still_bad
-
-    def completed_among(self, events: pa.Table, floor: Floor) -> pa.Table:
-        """Does the same for events as they were read (EVENT_SCHEMA, each partition in order).  The result has no
-        order."""
         is_cut = pc.and_(pc.equal(events["kind"], int(Kind.BAD)), pc.is_in(events["columns"], pa.array(sorted(CUT))))
         if not pc.any(is_cut).as_py():
             return events
-        rows, still_bad = self.completed(control_events(events.filter(is_cut)).bad, floor)
-        entries = [bad.entry for bad in still_bad]
-        again = events_table((one.position, Undecodable(one.code, one.reason, one.key, one.value)) for one in entries)
-        return pa.concat_tables([events.filter(pc.invert(is_cut)), rows, again])
+        bad = [(at, one) for at, one in placed_events(events.filter(is_cut)) if isinstance(one, Undecodable)]
+        decoded = [(at, one, self._decoded(at, one)) for at, one in bad]
+        read = self._read_back(
+            row
+            for at, _, told in decoded
+            if isinstance(told, list)
+            for row in told
+            if row.cut and row.commit_ts >= floor((at.topic, at.partition))
+        )
+        done = [(at, event) for at, one, told in decoded for event in _with_rows(one, told, read)]
+        whole = events_table(one for one in done if isinstance(one[1], RowChange))
+        rows, _ = without_left_out(routed(whole, self._decoder.row_rules.routes))
+        still_bad = events_table(one for one in done if isinstance(one[1], Undecodable))
+        return pa.concat_tables([events.filter(pc.invert(is_cut)), rows, still_bad])
 
-    def _decoded(self, bad: BadMessage) -> list[RowChange] | BadMessage:
-        if bad.entry.code not in CUT:
-            return bad
-        key, value = (None if part is None else b64decode(part) for part in (bad.entry.key, bad.entry.value))
+    def _decoded(self, at: Position, bad: Undecodable) -> list[RowChange] | Undecodable:
+        key, value = (None if part is None else b64decode(part) for part in (bad.message_key, bad.message_value))
         try:
             decoded = [event for event in self._decoder.decode(key, value) if not isinstance(event, LeftOut)]
         except DecodeError as failure:
-            return _still_bad(bad, str(failure), failure.code)
+            return bad._replace(reason=str(failure), code=failure.code)
         rules, rows = self._decoder.row_rules, [event for event in decoded if isinstance(event, RowChange)]
         for row in rows:
             if why := rules.routes.conflict(TableName(row.schema, row.table)):
-                raise clash_error(why, str(bad.entry.position))
+                raise clash_error(why, str(at))
         kept = [row for row in rows if ruled_row(row, rules)]
         if len(rows) < len(decoded) or any(row.by_time for row in kept):
-            return _still_bad(
-                bad, "the message holds only the key of a row, and no commit ts at which the row could be read back"
-            )
+            why = "the message holds only the key of a row, and no commit ts at which the row could be read back"
+            return bad._replace(reason=why)
         return kept
 
     def _read_back(self, cut: Iterable[RowChange]) -> _Found:
@@ -141,15 +128,15 @@ class CutRows:
 
 
 def _with_rows(
-    bad: BadMessage, events: list[RowChange] | BadMessage, rows_by_key: _Found
-) -> list[tuple[Position, RowChange]] | BadMessage:
-    """Returns the row changes of a message with their position; when a row is missing, the message with the reason."""
-    if isinstance(events, BadMessage):
-        return events
-    missing = [why for event in events if isinstance(why := rows_by_key.get(_key_place(event)), str)]
+    bad: Undecodable, told: list[RowChange] | Undecodable, rows_by_key: _Found
+) -> Sequence[RowChange | Undecodable]:
+    """Gives the row changes that a message told, with whole rows; the message with the reason where one is missing."""
+    if isinstance(told, Undecodable):
+        return [told]
+    missing = [why for row in told if isinstance(why := rows_by_key.get(_key_place(row)), str)]
     if missing:
-        return _still_bad(bad, missing[0], Code.NOT_READ_BACK)
-    return [(bad.entry.position, whole) for event in events for whole in _whole(event, rows_by_key)]
+        return [bad._replace(reason=missing[0], code=Code.NOT_READ_BACK)]
+    return [whole for row in told for whole in _whole(row, rows_by_key)]
 
 
 def _key_place(event: RowChange) -> tuple[_Moment, str]:
@@ -172,7 +159,3 @@ def _whole(event: RowChange, rows_by_key: _Found) -> list[RowChange]:
     if event.before is None or event.before == event.after:
         return [whole]
     return [event._replace(kind=Kind.DELETE, after=None, cut=None), whole._replace(kind=Kind.INSERT)]
-
-
-def _still_bad(bad: BadMessage, reason: str, code: Code | None = None) -> BadMessage:
-    return bad._replace(entry=replace(bad.entry, reason=reason, code=code or bad.entry.code))

@@ -126,7 +126,7 @@ class PartitionOrder:
         """Adds the whole rows of messages that hold only the key; such messages of TiCDC have a commit ts in any
         order."""
         cut_rows = self._on_bad_message.cut_rows
-        return events if cut_rows is None else cut_rows.completed_among(events, self._backlog.floor)
+        return events if cut_rows is None else cut_rows.completed(events, self._backlog.floor)
 
     def tick(self) -> None:
         """Counts a partition as having passed a schema change when it was idle for the limit and was read to its
