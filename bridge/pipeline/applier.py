@@ -300,7 +300,7 @@ class Applier:
             self._load_tables({name: found.first_ts for name, found in tables.items()})
             rows = self._ahead.folded(rows, self._catalog)
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
-            self.counts.note_applied(rows.count, tables, step.quarantined)
+            self.counts.note_applied(tables, step.quarantined)
             if PROTOCOLS[self._on_bad_message.protocol].may_hide_updates:
                 self.counts.note_keyless(name for name in tables if not self._catalog[name].keys)
         self.counts.quarantined += len(step.quarantined)

@@ -101,7 +101,7 @@ class Busy:
         self._bench, self._counts = Bench(), Counts()
 
     def __getattr__(self, name: str) -> Any:
-        self._counts.note_applied(1, {TableName("m", "t"): TableRows(0, 1, 0, 0)}, ())
+        self._counts.note_applied({TableName("m", "t"): TableRows(0, 1, 0, 0)}, ())
         return self._counts if name == "counts" else getattr(self._bench.applier, name)
 
 

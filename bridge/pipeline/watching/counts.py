@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -19,17 +19,6 @@ from bridge.rows.order_and_slices import TableRows
 log = structlog.get_logger()
 
 
-class Applied(NamedTuple):
-    """The row changes that were applied up to one moment.
-
-    rows: how many.
-    by_table: the same, by table; a table that was once in it stays.
-    """
-
-    rows: int
-    by_table: Mapping[TableName, RowCounts]
-
-
 _NONE: Final = RowCounts()
 
 
@@ -38,8 +27,9 @@ class Counts:
     """Counts for the status and the summary.  The applier's thread writes them; other threads may read them."""
 
     messages: int = 0
-    applied: Applied = field(default_factory=lambda: Applied(0, {}))
-    """Replaced as a whole, so that whoever reads it once has one moment."""
+    applied: Mapping[TableName, RowCounts] = field(default_factory=dict)
+    """The row changes that were applied, by table; replaced as a whole, so that whoever reads it once has one
+    moment."""
     quarantined: int = 0
     applying_since: float | None = None
     """When the first transaction with row changes began, by the applier's clock."""
@@ -55,16 +45,16 @@ class Counts:
     @property
     def rows(self) -> int:
         """How many row changes were applied."""
-        return self.applied.rows
+        return sum(map(sum, self.applied.values()))
 
-    def note_applied(self, rows: int, tables: Mapping[TableName, TableRows], quarantined: Iterable[Entry]) -> None:
+    def note_applied(self, tables: Mapping[TableName, TableRows], quarantined: Iterable[Entry]) -> None:
         """Counts the rows of a transaction, but for those that were quarantined instead."""
         refused = Counter(
             (TableName(entry.change.schema, entry.change.table), entry.change.kind)
             for entry in quarantined
             if entry.change is not None
         )
-        by_table = dict(self.applied.by_table)
+        by_table = dict(self.applied)
         for name, rows_of_table in tables.items():
             before = by_table.get(name, _NONE)
             by_table[name] = RowCounts(
@@ -72,16 +62,15 @@ class Counts:
                 before.updates + rows_of_table.updates - refused[name, Kind.UPDATE],
                 before.deletes + rows_of_table.deletes - refused[name, Kind.DELETE],
             )
-        self.applied = Applied(self.rows + rows - refused.total(), by_table)
+        self.applied = by_table
 
     def note_keyless(self, names: Iterable[TableName]) -> None:
         """Takes tables without a key, of a protocol in which inserts may be updates.  Logs each of them once that gets
         inserts, until some update comes: old values are a setting of the whole changefeed."""
-        by_table = self.applied.by_table
-        if any(counts.updates for counts in by_table.values()):
+        if any(counts.updates for counts in self.applied.values()):
             return
         for name in names:
-            if name not in self.may_hide and by_table.get(name, _NONE).inserts:
+            if name not in self.may_hide and self.applied.get(name, _NONE).inserts:
                 self.may_hide.add(name)
                 log.warning("updates_may_be_hidden", table=str(name), fix=OLD_VALUES_FIX)
 

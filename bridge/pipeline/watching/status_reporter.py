@@ -30,7 +30,8 @@ class StatusReporter:
         """Returns the present status; its rows/s are those since the last call.  May be called from any thread."""
         applier, order, counts, writer = self._applier, self._applier.order, self._applier.counts, self._writer.counts
         applied, now, resolved = counts.applied, time.monotonic(), order.resolved_ts
-        rows, rate = applied.rows, (applied.rows - self._last_rows) / max(now - self._last_time, 1e-3)
+        rows = sum(map(sum, applied.values()))
+        rate = (rows - self._last_rows) / max(now - self._last_time, 1e-3)
         self._last_rows, self._last_time = rows, now
         phases, before = applier.phases.seconds(), self._last_phases
         self._last_phases = phases
@@ -61,7 +62,7 @@ class StatusReporter:
             by_partition=order.by_partition,
             positions=dict(order.positions),
             committed=applier.committed,
-            tables=applied.by_table,
+            tables=applied,
             phases_in_all=phases,
             backlog_bytes=waiting.bytes,
             transactions=writer.transactions,
