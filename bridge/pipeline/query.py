@@ -170,16 +170,14 @@ class Reading:
 
     def _intake(self, planner: Planner, applier: Applier, worker: ApplierThread, home: Home) -> Intake:
         settings = self.settings
+        largest = self.source.largest(Amount(min(settings.messages_per_batch, MOST_AT_ONCE), settings.bytes_at_once))
         return Intake(
             planner,
             self.protocol,
             self.options,
             applier.order,
             worker,
-            Amount(
-                settings.driver_rows - self.source.batch_size(min(settings.messages_per_batch, MOST_AT_ONCE)),
-                settings.driver_bytes - self.source.batch_bytes(settings.bytes_at_once),
-            ),
+            Amount(settings.driver_rows - largest.rows, settings.driver_bytes - largest.bytes),
             self._guard(applier),
             min(self.writers, home.context.defaultParallelism),
             most_bytes=settings.bytes_at_once,

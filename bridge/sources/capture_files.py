@@ -18,6 +18,7 @@ from bridge.errors import UsageError
 from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import Messages
+from bridge.rows.amount import Amount
 from bridge.sources.part_size import joined_lots, latest_ms
 from bridge.sources.source import (
     SUFFIXES,
@@ -91,14 +92,10 @@ class CaptureSource:
         offsets = {where: start.offset for where, start in starts.items()}
         return _OnePlan(self._batch(offsets), offsets)
 
-    def batch_size(self, messages_per_batch: int) -> int:  # noqa: ARG002
-        """Returns the number of all messages: there is only one micro-batch."""
-        return self._messages
-
-    def batch_bytes(self, most_bytes: int) -> int:  # noqa: ARG002
-        """Estimates the bytes of all events by those of the files: base64 makes messages larger, and events repeat the
-        names of columns."""
-        return sum(path.stat().st_size for path in self._paths())
+    def largest(self, most: Amount) -> Amount:  # noqa: ARG002
+        """Tells how much there is.  The bytes of events are about those of the files: base64 makes messages larger, and
+        events repeat the names of columns."""
+        return Amount(self._messages, sum(path.stat().st_size for path in self._paths()))
 
     def everything(self, extents: Mapping[PartitionId, Extent]) -> CaptureBatch:  # noqa: ARG002
         """Makes one micro-batch of all lines, without copies of a message."""

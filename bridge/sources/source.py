@@ -18,6 +18,7 @@ from bridge.model import PartitionId, Positions
 from bridge.protocols import in_json
 from bridge.protocols.batch_decode import Messages
 from bridge.protocols.decoder import SchemaLookup
+from bridge.rows.amount import Amount
 
 if TYPE_CHECKING:  # executors, which read only micro-batches, do without
     from bridge.ends.end import End
@@ -180,11 +181,8 @@ class Source(Protocol):
     def planner(self, starts: Positions, guard: Guard, pacing: Pacing) -> Planner:
         """Makes the planner of a stream that begins at `starts`."""
 
-    def batch_size(self, messages_per_batch: int) -> int:
-        """Returns the most messages that a micro-batch can hold."""
-
-    def batch_bytes(self, most_bytes: int) -> int:
-        """Estimates the bytes of the events of a micro-batch or, if it can be divided, of one of its parts."""
+    def largest(self, most: Amount) -> Amount:
+        """Tells how much a micro-batch, or a part of a divisible one, holds at most: about `most`, if it can."""
 
     def everything(self, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         """Makes one micro-batch of all messages at these offsets."""

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
+from bridge.rows.amount import Amount
 from bridge.sources.kafka.client import Acls, check_login, client, commit_offsets, group_client
 from bridge.sources.kafka.offset_planner import KafkaBatch, OffsetPlanner
 from bridge.sources.kafka.offset_ranges import OffsetRange
@@ -109,13 +110,8 @@ class KafkaSource:
         reads = self._client_properties()
         return OffsetPlanner(self.ends, guard, offsets, pacing.messages, pacing.seconds, reads, once=pacing.once)
 
-    def batch_size(self, messages_per_batch: int) -> int:
-        """Returns `messages_per_batch`: no more messages than that are planned."""
-        return messages_per_batch
-
-    def batch_bytes(self, most_bytes: int) -> int:
-        """Returns `most_bytes`, since a micro-batch can be divided."""
-        return most_bytes
+    def largest(self, most: Amount) -> Amount:
+        return most
 
     def everything(self, extents: Mapping[PartitionId, Extent]) -> MicroBatch:
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in extents.items()]
