@@ -29,11 +29,10 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOCK_WAIT, LOST, LockConflictError, is_lock_wait, server_words
 from bridge.mysql.state.ownership import Ownership, mark_connection
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.rows.grains import NO_WISHES
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.net_changes import odd_tables
 from bridge.rows.order_and_slices import RowChanges, RowStatements
-from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Statement, WritePart
+from bridge.rows.sql.statement import PLAIN, NotWritten, NotWrittenError, Rendering, Statement, WritePart
 
 _ATTEMPTS: Final = 5
 """How often a part is begun anew after a deadlock or a lost connection, before one connection writes the whole step."""
@@ -239,7 +238,7 @@ class ParallelWriter(Writer):
         rows, catalog = source.rows, source.catalog
         if not self._executors.write(rows):
             return None
-        odd = odd_tables(catalog, rows.lists(), NO_WISHES)
+        odd = odd_tables(catalog, rows.lists(), PLAIN)
         names = list(rows.tables())
         alone = [name for name in names if name not in odd and is_alone(catalog[name])]
         apart = rows.of_tables(alone)

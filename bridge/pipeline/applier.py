@@ -36,7 +36,7 @@ from bridge.protocols import PROTOCOLS
 from bridge.rows.amount import Amount
 from bridge.rows.net_changes import NetChanges, missing_table
 from bridge.rows.order_and_slices import RowChanges
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.rows.sql.statement import Rendering
 from bridge.spark.decoded_batch import DecodedBatch
 
 LEAST_ROWS: Final = 10_000
@@ -66,7 +66,7 @@ class FoldedAhead:
     def __init__(self) -> None:
         self._pieces: deque[_Piece] = deque()
         self._catalog: Mapping[TableName, Table] = {}
-        self._checked = CheckedTypes()
+        self._rendering = Rendering("")
 
     def fold(self, pieces: Iterable[RowChanges], catalog: Mapping[TableName, Table]) -> None:
         """Folds pieces, in the order in which they will be due.
@@ -74,7 +74,7 @@ class FoldedAhead:
         catalog: the target's tables as they are now, in a mapping that is never changed.
         """
         if catalog is not self._catalog:
-            self._catalog, self._checked = catalog, CheckedTypes()
+            self._catalog, self._rendering = catalog, Rendering("")
         coming = [_Piece(rows, Future()) for rows in pieces if rows.count >= LEAST_ROWS]
         self._pieces.extend(coming)
         for rows, nets in coming:
@@ -98,7 +98,7 @@ class FoldedAhead:
 
     def _nets(self, rows: RowChanges) -> list[NetChanges] | None:
         try:
-            return rows.nets(self._catalog, self._checked)
+            return rows.nets(self._catalog, self._rendering)
         except Exception:  # noqa: BLE001  # whatever is wrong with them is told when they are due
             return None
 

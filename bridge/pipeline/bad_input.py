@@ -31,6 +31,7 @@ from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols.event_columns import placed_events
 from bridge.rows.net_changes import OrderedChanges, choose_key
 from bridge.rows.order_and_slices import RowChanges, RowStatements
+from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
 from bridge.tso import tso_ms
@@ -178,7 +179,8 @@ def separate_refused(writer: Writer, table: Table, changes: pa.Table) -> tuple[p
 def _unfit(table: Table, changes: pa.Table, first: int) -> Iterator[tuple[int, RefusedRowsError]]:
     """Finds the changes with values that cannot be written, without the server; gives their numbers from `first` on."""
     try:
-        RowChanges.here(changes).nets({table.name: table}, _checked(table, changes))
+        rendering = Rendering("", checked_types=_checked(table, changes))
+        RowChanges.here(changes).nets({table.name: table}, rendering)
     except RefusedRowsError as refusal:
         half = changes.num_rows // 2
         if not half:

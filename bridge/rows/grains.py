@@ -22,7 +22,7 @@ A table goes by window when all of this holds; otherwise by transaction:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -35,6 +35,7 @@ from bridge.rows.keys.key_spellings import are_plain, is_exact, is_guarded
 from bridge.rows.keys.key_steps import RowShape, ShapedRows, other_uniques
 from bridge.rows.literal_offsets import to_numpy
 from bridge.rows.sql.members import with_zeros
+from bridge.rows.sql.statement import PLAIN, Rendering
 
 FORCED: str = ""
 """Tests set it to "transaction", by which every table goes then."""
@@ -60,36 +61,24 @@ class Facts(NamedTuple):
     zeros: bool = False
 
 
-class Wishes(NamedTuple):
-    """What the writer wants.
-
-    safe_mode: whether a unique value was taken on the target.  in_order: tables of which it refused rows.
-    """
-
-    safe_mode: bool = False
-    in_order: frozenset[TableName] = frozenset()
-
-    def concern(self, name: TableName) -> bool:
-        """Tells whether they may decide about a table."""
-        return self.safe_mode or name in self.in_order or bool(FORCED)
+def may_decide(rendering: Rendering, name: TableName) -> bool:
+    """Tells whether what the writer wants may decide about a table."""
+    return rendering.safe_mode or name in rendering.in_order or bool(FORCED)
 
 
-NO_WISHES: Final = Wishes()
-
-
-def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -> str:
+def why_by_transaction(table: Table, facts: Facts, rendering: Rendering = PLAIN) -> str:
     """Says why the changes of a table go by transaction; "" where they go by window."""
     key = facts.key
     if FORCED:
         return "a test wants it"
-    if table.name in wishes.in_order:
+    if table.name in rendering.in_order:
         return "the target has refused rows of it"
     if facts.zeros:
         return "TiDB takes the error value of an ENUM from another column alone"
     if not key:
         return "it has no key, so that its rows are found by all their values" if facts.goes else ""
     has_further_uniques = bool(other_uniques(table, key))
-    if wishes.safe_mode and (has_further_uniques or key in table.prefixes):
+    if rendering.safe_mode and (has_further_uniques or key in table.prefixes):
         return "a unique value is taken on the target"
     if table.writes_anew:
         return "the target cannot write values of it over those that are there"
@@ -100,11 +89,11 @@ def why_by_transaction(table: Table, facts: Facts, wishes: Wishes = NO_WISHES) -
     return ""
 
 
-def facts_of(rows: ShapedRows, wishes: Wishes = NO_WISHES) -> Mapping[TableName, Facts]:
+def facts_of(rows: ShapedRows, rendering: Rendering = PLAIN) -> Mapping[TableName, Facts]:
     """Gives the facts of tables by which the grain has to be found out: not of those with an exact key and whole rows,
-    about which there are no wishes."""
+    about which the writer wants nothing."""
     shapes, shape_of, changes, before, after = rows
-    odd = _odd_tables(rows, wishes)
+    odd = _odd_tables(rows, rendering)
     if not odd:
         return {}
     positions: list[Sequence[int]] = [()] * len(shapes)
@@ -137,13 +126,13 @@ def facts_of(rows: ShapedRows, wishes: Wishes = NO_WISHES) -> Mapping[TableName,
     return facts
 
 
-def _odd_tables(rows: ShapedRows, wishes: Wishes) -> dict[TableName, list[int]]:
+def _odd_tables(rows: ShapedRows, rendering: Rendering) -> dict[TableName, list[int]]:
     """Gives the tables of which the changes have to be looked at, with the numbers of their shapes."""
     shapes = rows.shapes
     return {
         name: numbers
         for name, numbers in rows.by_table.items()
-        if wishes.concern(name) or any(is_odd(shapes[i]) or shapes[i].table.copies_zeros for i in numbers)
+        if may_decide(rendering, name) or any(is_odd(shapes[i]) or shapes[i].table.copies_zeros for i in numbers)
     }
 
 
@@ -155,5 +144,5 @@ def _has_zeros(shape: RowShape, images: pa.Array) -> bool:
 
 
 def is_odd(shape: RowShape) -> bool:
-    """Tells whether the grain of a table has to be found out by its changes, if there are no wishes."""
+    """Tells whether the grain of a table has to be found out by its changes, if the writer wants nothing."""
     return not shape.key or shape.lacks or shape.table.writes_anew or not is_exact(shape.table, shape.key)

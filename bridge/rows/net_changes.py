@@ -21,7 +21,7 @@ from bridge.events import SEP, Code, Kind, Position
 from bridge.model import Table, TableName
 from bridge.protocols.values.untyped import split_forms
 from bridge.rows.gathering import taken_texts
-from bridge.rows.grains import NO_WISHES, Wishes, facts_of, is_odd, why_by_transaction
+from bridge.rows.grains import facts_of, is_odd, may_decide, why_by_transaction
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.keys.key_spellings import expected_keys, folded_keys
 from bridge.rows.keys.key_steps import (
@@ -34,6 +34,7 @@ from bridge.rows.keys.key_steps import (
     require_key,
 )
 from bridge.rows.literal_offsets import TEXT
+from bridge.rows.sql.statement import PLAIN, Rendering
 from bridge.rows.types.type_check import check_needs
 from bridge.tso import tso_ms
 
@@ -116,7 +117,7 @@ def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
     return usable[0] if usable else ()
 
 
-def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes = NO_WISHES) -> list[NetChanges]:
+def fold(catalog: Mapping[TableName, Table], changes: pa.Table, rendering: Rendering = PLAIN) -> list[NetChanges]:
     """Gives the net changes of each table's row changes (EVENT_SCHEMA), which are in the order (commit_ts, topic,
     partition, offset, index); or the changes themselves, where they go by transaction.
 
@@ -139,8 +140,8 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes =
             )
     why = {
         name: reason
-        for name, table_facts in facts_of(rows, wishes).items()
-        if (reason := why_by_transaction(catalog[name], table_facts, wishes))
+        for name, table_facts in facts_of(rows, rendering).items()
+        if (reason := why_by_transaction(catalog[name], table_facts, rendering))
     }
     apart = [n for name, numbers in by_table.items() if name in why or not shapes[numbers[0]].key for n in numbers]
     keyed = _Keyed.of(rows, apart)
@@ -158,7 +159,7 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, wishes: Wishes =
 
 
 def odd_tables(
-    catalog: Mapping[TableName, Table], lists: Iterable[tuple[TableName, str, str]], wishes: Wishes
+    catalog: Mapping[TableName, Table], lists: Iterable[tuple[TableName, str, str]], rendering: Rendering
 ) -> dict[TableName, bool]:
     """Gives the tables whose grain is not known before their changes are, and of each whether messages hold whole rows.
 
@@ -169,7 +170,7 @@ def odd_tables(
         for n, columns, key in lists
         for c in [split_forms(columns)[0]]
     ]
-    odd = {shape.table.name for shape in shapes if is_odd(shape) or wishes.concern(shape.table.name)}
+    odd = {shape.table.name for shape in shapes if is_odd(shape) or may_decide(rendering, shape.table.name)}
     return {name: not any(shape.lacks for shape in shapes if shape.table.name == name) for name in odd}
 
 

@@ -23,13 +23,11 @@ from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, Table, TableName
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, row_bytes, taken, whole_texts
-from bridge.rows.grains import NO_WISHES, Wishes
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Statement
 from bridge.rows.types.resolve_types import typed
-from bridge.rows.types.type_check import CheckedTypes
 
 T = TypeVar("T")
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
@@ -361,16 +359,13 @@ class RowChanges:
         """
         if self.large is not None and self.is_large:
             return self.large.statements(self, catalog, rendering)
-        wishes = Wishes(rendering.safe_mode, rendering.in_order)
-        folded = self.folded if wishes == NO_WISHES else None
-        folded = folded or self.nets(catalog, rendering.checked_types, wishes)
+        folded = None if rendering.safe_mode or rendering.in_order else self.folded
+        folded = folded or self.nets(catalog, rendering)
         return chain.from_iterable(render(net, rendering) for net in folded)
 
-    def nets(
-        self, catalog: Mapping[TableName, Table], checked: CheckedTypes, wishes: Wishes = NO_WISHES
-    ) -> list[NetChanges]:
+    def nets(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> list[NetChanges]:
         """Gives the net changes; raises as `fold` does."""
-        return fold(catalog, typed(catalog, self.table, checked), wishes)
+        return fold(catalog, typed(catalog, self.table, rendering.checked_types), rendering)
 
     def is_same(self, others: RowChanges) -> bool:
         """Tells whether these are the very same row changes."""

@@ -13,9 +13,9 @@ import pytest
 from bridge.events import RowChange
 from bridge.model import Table, TableName
 from bridge.rows import grains
-from bridge.rows.grains import NO_WISHES, Facts, Wishes, why_by_transaction
+from bridge.rows.grains import Facts, why_by_transaction
 from bridge.rows.sql import render
-from bridge.rows.sql.statement import MIN_BYTES
+from bridge.rows.sql.statement import MIN_BYTES, Rendering
 from tests.rows.test_net_changes_on_target import Bench, in_any_order, rows_of, windows_of
 from tests.support.histories import SHAPES, Dialect, History, Row, Shape, messages
 from tests.support.pipelines import drop_all
@@ -35,30 +35,34 @@ KEYED, TWO = (Table(TableName("m", "t"), {}, (("id",),), uniques) for uniques in
 KEYLESS = Table(TableName("m", "t"), {})
 IMAGES = frozenset({"id"})
 PLAIN = Facts(("id",), IMAGES, lacks=False, parts=False, goes=False, is_plain=True)
-SAFE, REFUSED = Wishes(safe_mode=True), Wishes(in_order=frozenset({TableName("m", "t")}))
+NOTHING, SAFE, REFUSED = (
+    Rendering(""),
+    Rendering("", safe_mode=True),
+    Rendering("", in_order=frozenset({TableName("m", "t")})),
+)
 
 
 @pytest.mark.parametrize(
-    ("table", "facts", "wishes", "grain"),
+    ("table", "facts", "rendering", "grain"),
     [
-        (KEYED, PLAIN, NO_WISHES, "window"),
-        (KEYED, PLAIN._replace(goes=True), NO_WISHES, "window"),
-        (KEYED, PLAIN._replace(goes=True, is_plain=False), NO_WISHES, "transaction"),
-        (KEYED, PLAIN._replace(lacks=True), NO_WISHES, "window"),
-        (KEYED, PLAIN._replace(lacks=True, goes=True), NO_WISHES, "transaction"),
-        (KEYED, PLAIN._replace(lacks=True, parts=True), NO_WISHES, "transaction"),
-        (KEYED, PLAIN._replace(lacks=True, lists=frozenset("ab")), NO_WISHES, "transaction"),
-        (TWO, PLAIN._replace(lacks=True), NO_WISHES, "transaction"),
+        (KEYED, PLAIN, NOTHING, "window"),
+        (KEYED, PLAIN._replace(goes=True), NOTHING, "window"),
+        (KEYED, PLAIN._replace(goes=True, is_plain=False), NOTHING, "transaction"),
+        (KEYED, PLAIN._replace(lacks=True), NOTHING, "window"),
+        (KEYED, PLAIN._replace(lacks=True, goes=True), NOTHING, "transaction"),
+        (KEYED, PLAIN._replace(lacks=True, parts=True), NOTHING, "transaction"),
+        (KEYED, PLAIN._replace(lacks=True, lists=frozenset("ab")), NOTHING, "transaction"),
+        (TWO, PLAIN._replace(lacks=True), NOTHING, "transaction"),
         (KEYED, PLAIN, SAFE, "window"),
         (TWO, PLAIN, SAFE, "transaction"),
         (KEYED, PLAIN, REFUSED, "transaction"),
-        (KEYLESS, PLAIN._replace(key=()), NO_WISHES, "window"),
-        (KEYLESS, PLAIN._replace(key=(), goes=True), NO_WISHES, "transaction"),
+        (KEYLESS, PLAIN._replace(key=()), NOTHING, "window"),
+        (KEYLESS, PLAIN._replace(key=(), goes=True), NOTHING, "transaction"),
     ],
 )
-def test_the_grain_of_a_table(table: Table, facts: Facts, wishes: Wishes, grain: str) -> None:
+def test_the_grain_of_a_table(table: Table, facts: Facts, rendering: Rendering, grain: str) -> None:
     """By window only where the bridge itself can tell which rows are one, and what they hold."""
-    assert bool(why_by_transaction(table, facts, wishes)) == (grain == "transaction")
+    assert bool(why_by_transaction(table, facts, rendering)) == (grain == "transaction")
 
 
 @pytest.fixture(scope="module", params=["mariadb", "mysql"])

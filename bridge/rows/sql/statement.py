@@ -256,6 +256,9 @@ class Rendering:
     by_transaction: dict[str, str] = field(default_factory=dict, compare=False)
 
 
+PLAIN: Final = Rendering("")
+
+
 def cut_to_rows(images: pa.Array) -> Iterator[bytes]:
     """Joins images, in order, to the rows of statements: what stands between the first and the last bracket behind
     VALUES; about STATEMENT_BYTES each."""

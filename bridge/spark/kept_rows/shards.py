@@ -28,7 +28,6 @@ from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
-from bridge.rows.grains import Wishes
 from bridge.rows.grouping import Longs, distinct
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.keys.key_steps import RowShape, key_sums
@@ -263,9 +262,8 @@ class Executors:
 
         Raises RefusedRowsError for a row that cannot be written.
         """
-        wishes = Wishes(rendering.safe_mode, rendering.in_order)
         with self._given(rows) as (kept, folder):
-            odd = odd_tables(catalog, kept.lists(), wishes)
+            odd = odd_tables(catalog, kept.lists(), rendering)
             rest = [name for name in kept.tables() if name not in odd]
             if rest:
                 rows = kept.of_tables(rest)
