@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.errors import BadMessageError, RefusedRowsError
-from bridge.events import EVENT_SCHEMA, SEP, Code, Kind, Position, RowChange
+from bridge.events import EVENT_SCHEMA, SEP, Code, Kind, RowChange
 from bridge.model import Advance, Entry, PartitionId, SchemaChange, Table, TableName
 from bridge.mysql.apply.run_statement import Refused
 from bridge.mysql.apply.writer import Writer
@@ -29,6 +29,7 @@ from bridge.mysql.state.ddl_journal import UNREADABLE
 from bridge.pipeline.control_events import BadMessage
 from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols.event_columns import placed_events
+from bridge.rows.gathering import position_of
 from bridge.rows.net_changes import OrderedChanges, choose_key
 from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.sql.statement import Rendering
@@ -136,9 +137,8 @@ def with_position(
         return refusal
     why = refused[0].why
     change = net.changes.slice(refused[0].change.number, 1).to_pylist()[0]
-    position = Position(change["topic"], change["partition"], change["offset"])
     moment = f"commit ts {change['commit_ts']} ({tso_ms(change['commit_ts'])} ms)"
-    why.where = f"{position}, {moment}, {_key_words(net, change)}{why.where}"
+    why.where = f"{position_of(net.changes, refused[0].change.number)}, {moment}, {_key_words(net, change)}{why.where}"
     return why
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from bridge.events import Position
 from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.fast.readiness import Readiness
 
@@ -142,6 +143,17 @@ def masked(rows: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
     if len(bounds) * _ROWS_PER_SLICE > rows.num_rows:
         return rows.filter(pa.array(mask))
     return pa.concat_tables([rows.slice(0, 0), *(rows.slice(start, end - start) for start, end in bounds.tolist())])
+
+
+def with_column(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """Gives rows with other values in a column."""
+    at = rows.schema.get_field_index(name)
+    return rows.set_column(at, rows.schema.field(at), values)
+
+
+def position_of(rows: pa.Table, number: int) -> Position:
+    """Gives the position of the message of one of the rows."""
+    return Position(*(rows[name][number].as_py() for name in Position._fields))
 
 
 def whole_texts(column: pa.ChunkedArray) -> pa.Array:

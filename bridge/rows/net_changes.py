@@ -10,17 +10,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
-from bridge.events import SEP, Code, Kind, Position
+from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.protocols.values.untyped import split_forms
-from bridge.rows.gathering import taken_texts
+from bridge.rows.gathering import position_of, taken_texts
 from bridge.rows.grains import facts_of, is_odd, may_decide, why_by_transaction
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.keys.key_spellings import expected_keys, folded_keys
@@ -313,20 +313,14 @@ def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -
     is_part = changes["by_time"].to_numpy() & (kinds != Kind.INSERT)
     is_part &= pc.is_in(changes["columns"], pa.array(lacking, pa.string())).to_numpy()
     if is_part.any():
-        raise refuse_part(
-            table,
-            changes.slice(int(np.argmax(is_part)), 1).to_pylist()[0],
+        raise RefusedRowsError(
             f"a change of {table.name}, which has no key, holds a part of its row, so that its row cannot be found",
-            Code.LOST_VALUE,
+            table=table.name,
+            code=Code.LOST_VALUE,
+            where=f"{position_of(changes, int(np.argmax(is_part)))}, table {table.name}",
+            fix=_PART_FIX,
+            is_exact=True,
         )
-
-
-def refuse_part(table: Table, change: Mapping[str, Any], what: str, code: Code) -> RefusedRowsError:
-    """Makes the error for a row change that lacks a needed value."""
-    position = Position(change["topic"], change["partition"], change["offset"])
-    return RefusedRowsError(
-        what, table=table.name, code=code, where=f"{position}, table {table.name}", fix=_PART_FIX, is_exact=True
-    )
 
 
 def missing_table(name: TableName, commit_ts: int) -> AheadOfTargetError:

@@ -17,10 +17,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.rows.amount import Amount, weights
-from bridge.rows.gathering import taken
+from bridge.rows.gathering import taken, with_column
 from bridge.rows.grouping import Bools, Longs
 from bridge.rows.moments import Places
 
@@ -98,8 +97,7 @@ def merge(
     numbers = _numbers(times[:end], units, first)
     if end < table.num_rows or not np.array_equal(order, np.arange(end)):
         table = taken(table, order)
-    position = EVENT_SCHEMA.get_field_index("commit_ts")
-    table = table.set_column(position, EVENT_SCHEMA.field(position), pa.array(numbers))
+    table = with_column(table, "commit_ts", pa.array(numbers))
     numbers_of, of_rows, counts = np.unique(partitions[order], return_inverse=True, return_counts=True)
     given = (waiting[number] for number in numbers_of.tolist())
     rows = [(where, Rows(mine.table.slice(0, count))) for (where, mine), count in zip(given, counts, strict=True)]

@@ -20,7 +20,7 @@ import structlog
 from bridge.events import RAW, SEP, Kind, key_names
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.protocols.values.event_time import SENT
-from bridge.rows.gathering import taken
+from bridge.rows.gathering import taken, with_column
 from bridge.rows.grouping import Bools, Longs, distinct
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
 from bridge.rows.moments import Places, coordinates_of
@@ -321,12 +321,7 @@ def _without_lost(rows: pa.Table, lost: Lost) -> tuple[pa.Table, Bools | None]:
         comes[number] = not overtaken[number] and new in lost[number]
     if stays.any() or comes.any():
         kinds = np.where(stays, int(Kind.INSERT), np.where(comes, int(Kind.DELETE), rows["kind"].to_numpy()))
-        rows = _with(rows, "kind", pa.array(kinds, pa.int8()))
+        rows = with_column(rows, "kind", pa.array(kinds, pa.int8()))
         for name, gone in (("before", stays), ("after", comes)):
-            rows = _with(rows, name, rows[name].take(pa.array(np.arange(rows.num_rows), mask=gone)))
+            rows = with_column(rows, name, rows[name].take(pa.array(np.arange(rows.num_rows), mask=gone)))
     return rows, overtaken
-
-
-def _with(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
-    at = rows.schema.get_field_index(name)
-    return rows.set_column(at, rows.schema.field(at), values)

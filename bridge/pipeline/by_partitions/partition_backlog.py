@@ -31,7 +31,7 @@ from bridge.pipeline.control_events import BadMessage, control_events
 from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
-from bridge.rows.gathering import taken
+from bridge.rows.gathering import position_of, taken
 from bridge.rows.moments import Moment, in_order, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, tso_ms
 
@@ -185,13 +185,10 @@ class PartitionBacklog:
             return
         keyless = pc.and_(pc.equal(events["key"], NO_PRIMARY_KEY), pc.match_substring(events["place"], FILE))
         if (at := pc.index(keyless, True).as_py()) >= 0:
-            schema, table, partition, offset = (
-                events[name][at].as_py() for name in ("schema", "table", "partition", "offset")
-            )
-            where = f"{topic}/{partition}/{offset}"
+            table = f"{events['schema'][at]}.{events['table'][at]}"
             raise ApplyError(
-                f"rows of {schema}.{table} have no key in a topic of {count} partitions: {_IN_ANY_PARTITION}",
-                where=where,
+                f"rows of {table} have no key in a topic of {count} partitions: {_IN_ANY_PARTITION}",
+                where=str(position_of(events, at)),
                 fix=_IN_ONE_PARTITION,
             )
 

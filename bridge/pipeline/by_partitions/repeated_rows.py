@@ -26,13 +26,14 @@ import structlog
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Refused
 from bridge.errors import SourceError
-from bridge.events import NO_PRIMARY_KEY, Position
+from bridge.events import NO_PRIMARY_KEY
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow, PartitionQueue
 from bridge.pipeline.by_partitions.row_schemas import classified
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, POSITION_BITS, SENT
+from bridge.rows.gathering import position_of
 from bridge.rows.grouping import Bools, Longs, distinct
 from bridge.rows.moments import Places, coordinates_of, is_of_sending, is_of_snapshot, latest_beside, names_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
@@ -175,7 +176,7 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
                 is_new = number != marks.get(name) if first == row else content.slice(first, 1) != content.slice(row, 1)
                 if copies[row] and is_new:
                     what = "this row has another one's place in the binlog, as with binlog_transaction_compression=ON"
-                    raise SourceError(what, where=_position(rows.table, row), fix=_UNCOMPRESSED)
+                    raise SourceError(what, where=str(position_of(rows.table, row)), fix=_UNCOMPRESSED)
                 mine = mine if copies[row] else AppliedRow(int(rows.times[row]), places[row].as_py(), index)
                 newest = newest if copies[row] else row
             elif may_be_copy and number == highest and mine.again:
@@ -288,7 +289,7 @@ class RepeatedRows:
                 if takes and first.any():
                     at = int(numbers[first.argmax()])
                     stop = unclear_copy if told[at] == MAY_UNDO else before_change
-                    raise stop(_position(rows, at), change.text)
+                    raise stop(str(position_of(rows, at)), change.text)
                 if older.any():
                     self._tell(name, change)
                 found[numbers] |= older
@@ -340,10 +341,6 @@ class RepeatedRows:
         for name in known.tables:
             target = self._routes.target(name) if name.schema else name
             yield _RowsOf(*target, str(name) if self._routes.merges(name) else "")
-
-
-def _position(rows: pa.Table, row: int) -> str:
-    return str(Position(*(rows[name][row].as_py() for name in ("topic", "partition", "offset"))))
 
 
 def before_change(where: str, text: str = "") -> SourceError:

@@ -9,13 +9,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from bridge.events import EVENT_SCHEMA, Kind
+from bridge.events import Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_transactions.reached import Place, Reached, is_of_snapshot
 from bridge.pipeline.by_transactions.told_rows import ToldRows
 from bridge.protocols.debezium.transactions import TransactionMark
 from bridge.protocols.values.event_time import NUMBER_DIGITS
-from bridge.rows.gathering import masked, taken
+from bridge.rows.gathering import masked, taken, with_column
 from bridge.rows.grouping import Longs, partitions_of
 
 _NONE = np.empty(0, np.int64)
@@ -190,8 +190,6 @@ class DueRows:
         """The row changes in order (EVENT_SCHEMA), each with its number as commit_ts."""
         due = self._waiting.events(taken(self._waiting.table, np.concatenate(self._at)))
         is_row = due["kind"].to_numpy() <= int(Kind.DELETE)
-        by_time = pa.repeat(False, due.num_rows)
-        for name, column in (("commit_ts", pa.array(np.concatenate(self._numbers))), ("by_time", by_time)):
-            field_at = EVENT_SCHEMA.get_field_index(name)
-            due = due.set_column(field_at, EVENT_SCHEMA.field(field_at), column)
+        due = with_column(due, "commit_ts", pa.array(np.concatenate(self._numbers)))
+        due = with_column(due, "by_time", pa.repeat(False, due.num_rows))
         return masked(due, is_row)

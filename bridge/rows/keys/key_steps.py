@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.errors import ApplyError
-from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP, Kind, Position, key_names
+from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP, Kind, key_names
 from bridge.model import Table, TableName
 from bridge.protocols.fast.readiness import Readiness
+from bridge.rows.gathering import position_of
 from bridge.rows.grouping import Bools, Longs, numbered
 from bridge.rows.literal_offsets import TEXT, Cells, buffers_of, to_numpy, whole
 
@@ -265,11 +266,9 @@ def require_key(table: Table, columns: str, key: str, changes: pa.Table, first: 
     columns, key: what the message names.  first: the number, among `changes`, of its first row change.
     """
     if why := key_conflict(table, columns, key):
-        change = changes.slice(first, 1).to_pylist()[0]
-        position = Position(change["topic"], change["partition"], change["offset"])
         raise ApplyError(
             f"rows that differ upstream would overwrite each other: {why}",
-            where=f"{position}, {table.name}, commit ts {change['commit_ts']}",
+            where=f"{position_of(changes, first)}, {table.name}, commit ts {changes['commit_ts'][first]}",
             fix=_KEY_FIX,
         )
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.errors import RefusedRowsError
-from bridge.events import EVENT_SCHEMA, RAW, SEP, Code, Position
+from bridge.events import RAW, SEP, Code
 from bridge.model import Table, TableName
 from bridge.protocols.canal.types import REPLACED, REPLACEMENT, UTF8_FORM
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
@@ -26,6 +26,7 @@ from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.values.column_types import ColumnType, column_type
 from bridge.protocols.values.untyped import declared_types, raw_converter, split_forms, usual_values
+from bridge.rows.gathering import position_of, with_column
 from bridge.rows.grouping import Longs, distinct, ends
 from bridge.rows.literal_offsets import (
     TEXT,
@@ -180,9 +181,8 @@ def shapes_typed(
         find = unusual_raw if _readiness.pays(changes.num_rows) else all_raw
         raw_images = [find(whole(changes[image]), shape_of, widths, kinds) for image in _IMAGES]
         for image, ready in zip(_IMAGES, _ready_images(raw_images, places, changes), strict=True):
-            changes = changes.set_column(changes.schema.get_field_index(image), EVENT_SCHEMA.field(image), ready)
-    plain = pa.array(names, pa.string()).take(pa.array(shape_of))
-    return changes.set_column(changes.schema.get_field_index("columns"), EVENT_SCHEMA.field("columns"), plain)
+            changes = with_column(changes, image, ready)
+    return with_column(changes, "columns", pa.array(names, pa.string()).take(pa.array(shape_of)))
 
 
 def _with_true_names(
@@ -204,8 +204,7 @@ def _with_true_names(
         key and SEP.join(of_keys.get(shape, {}).get(name, name) for name in key.split(SEP))
         for key, shape in zip(changes["key"].to_pylist(), shape_of.tolist(), strict=True)
     ]
-    at = changes.schema.get_field_index("key")
-    return renamed, changes.set_column(at, EVENT_SCHEMA.field("key"), pa.array(keys, pa.string()))
+    return renamed, with_column(changes, "key", pa.array(keys, pa.string()))
 
 
 def _padded_length(changes: pa.Table, at: int) -> str:
@@ -270,7 +269,7 @@ def _ready_images(
         ready.append(pa.array(texts, TEXT))
     if failed is not None:
         row, place, failure = failed
-        raise _refused(columns[place], failure, changes.slice(row, 1).to_pylist()[0])
+        raise _refused(columns[place], failure, changes, row)
     for place, reason in losses:
         _say_once(columns[place], reason)
     for (images, literals), new in zip(raw_images, ready, strict=True):
@@ -309,14 +308,13 @@ def _narrow(images: pa.Array) -> pa.ChunkedArray:
     return pa.chunked_array(pieces, pa.string())
 
 
-def _refused(place: _RawColumn, failure: Exception, change: dict[str, object]) -> RefusedRowsError:
+def _refused(place: _RawColumn, failure: Exception, changes: pa.Table, row: int) -> RefusedRowsError:
     table = place.table
-    position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
     return RefusedRowsError(
         f"a value of {table.name} cannot be what its column holds: column {place.name}: {explain(failure)}",
         table=table.name,
         code=Code.BAD_VALUE,
-        where=f"{position}, commit ts {change['commit_ts']}",
+        where=f"{position_of(changes, row)}, commit ts {changes['commit_ts'][row]}",
         fix="check that the column's type on the target is the upstream's, and that the settings of the format"
         " (--timezone, [debezium], [ckafka]) are the sender's",
         is_exact=True,

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
-from bridge.events import SEP, Code, Position
+from bridge.events import SEP, Code
 from bridge.model import Column, Table, TableName
 from bridge.protocols.fast.compiled.codes import (
     FITS_ANY,
@@ -38,6 +38,7 @@ from bridge.protocols.fast.compiled.codes import (
 )
 from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.values.column_types import Usual
+from bridge.rows.gathering import position_of
 from bridge.rows.grouping import Longs
 from bridge.rows.literal_offsets import Cells
 from bridge.rows.types.type_widths import Fit, as_bytes, fit_of
@@ -156,7 +157,7 @@ def check_needs(
     checks = [[(at, fit.keeps) for at, fit in enumerate(of_shape) if fit.keeps is not None] for of_shape in fits]
     for row, at in _changed(after, rows, shape_of, checks):
         table, names = shapes[shape_of[row]]
-        raise _cut(table, changes.slice(row, 1).to_pylist()[0], table.columns[names[at]], at)
+        raise _cut(table, changes, row, table.columns[names[at]], at)
 
 
 def _changed(
@@ -205,16 +206,15 @@ def check_types(
 _MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which stores some values differently than"}
 
 
-def _cut(table: Table, change: dict[str, object], column: Column, at: int) -> RefusedRowsError:
+def _cut(table: Table, changes: pa.Table, row: int, column: Column, at: int) -> RefusedRowsError:
     """Makes the error for a row that a column would change.  at: the column's position."""
-    literal = str(change["after"]).split(SEP)[at]
-    position = Position(str(change["topic"]), int(str(change["partition"])), int(str(change["offset"])))
+    literal = str(changes["after"][row]).split(SEP)[at]
     return RefusedRowsError(
         f"the column {column.name} of the target's table {table.name} is {column.type}, which cannot store"
         f" {literal[:60]} unchanged",
         table=table.name,
         code=Code.TARGET_REFUSED,
-        where=f"{position}, {_where(table, int(str(change['commit_ts'])))}",
+        where=f"{position_of(changes, row)}, {_where(table, changes['commit_ts'][row].as_py())}",
         fix=_FIX,
         is_exact=True,
     )

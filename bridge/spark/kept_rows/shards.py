@@ -28,6 +28,7 @@ from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
+from bridge.rows.gathering import with_column
 from bridge.rows.grouping import Longs, distinct
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.keys.key_steps import RowShape, key_sums
@@ -88,10 +89,8 @@ def _keys(changes: pa.Table, image: str, shape: RowShape) -> pa.Array:
 def _as_kind(changes: pa.Table, kind: Kind) -> pa.Table:
     """Makes deletes, or inserts, out of updates."""
     dropped = "after" if kind is Kind.DELETE else "before"
-    nothing = pa.nulls(changes.num_rows, pa.string())
-    changes = changes.set_column(EVENT_SCHEMA.get_field_index(dropped), EVENT_SCHEMA.field(dropped), nothing)
-    kinds = pa.array(np.full(changes.num_rows, int(kind), np.int8))
-    return changes.set_column(EVENT_SCHEMA.get_field_index("kind"), EVENT_SCHEMA.field("kind"), kinds)
+    changes = with_column(changes, dropped, pa.nulls(changes.num_rows, pa.string()))
+    return with_column(changes, "kind", pa.array(np.full(changes.num_rows, int(kind), np.int8)))
 
 
 def divided(rows: pa.Table, shard_of: Longs) -> Iterator[tuple[int, pa.Table]]:
