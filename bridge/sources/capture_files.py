@@ -28,7 +28,7 @@ from bridge.sources.source import (
     Message,
     Pacing,
     Read,
-    TopicNow,
+    Source,
     Wait,
     with_ids,
     within_sample_bytes,
@@ -41,7 +41,7 @@ _SHOWN: Final = 200
 """So many characters of a line that is no message are shown."""
 
 
-class CaptureSource:
+class CaptureSource(Source):
     """Reads capture files, one file or a folder of `*.jsonl`, as one micro-batch.
 
     When several messages have the same topic, partition and offset, one of them is read.
@@ -74,18 +74,6 @@ class CaptureSource:
             extents[topic, partition] = Extent(min(so_far.low, offset), max(so_far.high, offset + 1))
         self._ends = {where: extent.high for where, extent in extents.items()}
         return extents
-
-    def ends(self, partitions: Iterable[PartitionId]) -> dict[PartitionId, int]:  # noqa: ARG002
-        return {}
-
-    def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
-        """Does nothing, since there is no Kafka."""
-
-    def topics(self) -> dict[str, TopicNow]:
-        return {}
-
-    def compacted(self) -> list[str]:
-        return []
 
     def planner(self, starts: Positions, guard: Guard, pacing: Pacing) -> _OnePlan:  # noqa: ARG002
         """Plans one micro-batch of all files, so that no boundary is read before the changes below it."""

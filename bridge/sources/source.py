@@ -166,17 +166,22 @@ class Source(Protocol):
 
     def topics(self) -> Mapping[str, TopicNow]:
         """Looks up the topics as Kafka describes them now; none for a source without Kafka."""
+        return {}
 
     def compacted(self) -> list[str]:
         """Looks up the topics that Kafka compacts, as far as it tells."""
+        return []
 
     def ends(self, partitions: Iterable[PartitionId]) -> Mapping[PartitionId, int]:
         """Asks where these partitions end now; nothing for a source without Kafka.  UnansweredError when Kafka does not
         answer."""
+        del partitions
+        return {}
 
     def commit(self, group: str, offsets: Mapping[PartitionId, int]) -> None:
         """Tells Kafka the offsets of a consumer group, for those who watch it; nothing reads them.  SourceError when
         Kafka does not take them."""
+        del group, offsets
 
     def planner(self, starts: Positions, guard: Guard, pacing: Pacing) -> Planner:
         """Makes the planner of a stream that begins at `starts`."""
