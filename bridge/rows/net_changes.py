@@ -124,7 +124,7 @@ def fold(catalog: Mapping[TableName, Table], changes: pa.Table, rendering: Rende
     Raises ApplyError for a change that does not identify its row, or that needs a column
     which the target's table lacks; RefusedRowsError for a change that holds only a part of a row which has no key.
     """
-    shapes, shape_of = _shapes(catalog, changes)
+    shapes, shape_of = shapes_of(catalog, changes)
     if not shapes:
         return []
     rows = ShapedRows.of(shapes, shape_of, changes)
@@ -184,8 +184,9 @@ def last_of_keys(rows: ShapedRows) -> Longs:
     return steps.row[ends(steps.number)[1]]
 
 
-def _shapes(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[RowShape], Longs]:
-    """Gives the shapes of the row changes, and for each row change the number of its shape."""
+def shapes_of(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[RowShape], Longs]:
+    """Gives the shapes of row changes with ready literals, and for each row change the number of its shape.  Raises
+    ApplyError as `require_key`."""
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
     shapes: list[RowShape] = []
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}

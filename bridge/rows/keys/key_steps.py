@@ -80,6 +80,13 @@ class ShapedRows(NamedTuple):
         """Gives the row changes of some shapes."""
         return self.changes.filter(pa.array(np.isin(self.shape_of, numbers)))
 
+    def keys(self) -> tuple[pa.Array, pa.Array, Bools]:
+        """Gives the keys of the rows before and after each change (literals joined by SEP, null where there is no row),
+        and whether the change moves its row to another key."""
+        positions = [shape.at(shape.key) for shape in self.shapes]
+        old, new = self.before.joined(positions), self.after.joined(positions)
+        return old, new, to_numpy(pc.fill_null(pc.not_equal(old, new), False))
+
 
 class Steps(NamedTuple):
     """What row changes do to keys, in order: a row change is one step, or two steps when it moves its row to another
@@ -105,20 +112,17 @@ class Steps(NamedTuple):
     def of(cls, rows: ShapedRows) -> Steps:
         """Makes the steps of row changes, in the order of `_order_of`.  Where steps are equal in that order, images
         come after deletes, and win over them."""
-        shapes, shape_of, changes, before, after = rows
-        positions = [shape.at(shape.key) for shape in shapes]
-        old, new = before.joined(positions), after.joined(positions)
-        moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
-        goes = np.flatnonzero(to_numpy(old.is_valid()) & (moves | ~after.is_image))
+        shapes, (old, new, moves) = rows.shapes, rows.keys()
+        goes = np.flatnonzero(to_numpy(old.is_valid()) & (moves | ~rows.after.is_image))
         comes = np.flatnonzero(to_numpy(new.is_valid()))
         row, is_image = np.concatenate([goes, comes]), np.arange(len(goes) + len(comes)) >= len(goes)
         key = pa.concat_arrays([old.take(pa.array(goes)), new.take(pa.array(comes))])
-        order = np.argsort(_order_of(changes)[row], kind="stable")
+        order = np.argsort(_order_of(rows.changes)[row], kind="stable")
         row, is_image = row[order], is_image[order]
         number = key.dictionary_encode().indices.to_numpy()[order].astype(np.int64)
         places = {name: i for i, name in enumerate(dict.fromkeys(shape.table.name for shape in shapes))}
         if len(places) > 1:
-            place = np.array([places[shape.table.name] for shape in shapes])[shape_of]
+            place = np.array([places[shape.table.name] for shape in shapes])[rows.shape_of]
             number = number * len(places) + place[row]
         return cls(row, is_image, moves[row], key.take(pa.array(order)), numbered(number))
 

@@ -28,17 +28,15 @@ from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
-from bridge.rows.gathering import with_column
-from bridge.rows.grouping import Longs, distinct
+from bridge.rows.gathering import masked, taken, with_column
+from bridge.rows.grouping import Longs
 from bridge.rows.keys.key_spellings import is_alone
-from bridge.rows.keys.key_steps import RowShape, key_sums
-from bridge.rows.literal_offsets import Cells, to_numpy, whole
-from bridge.rows.net_changes import OrderedChanges, choose_key, fold, odd_tables
+from bridge.rows.keys.key_steps import ShapedRows, key_sums
+from bridge.rows.net_changes import OrderedChanges, fold, odd_tables, shapes_of
 from bridge.rows.order_and_slices import RowChanges, RowStatements, in_order
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.rows.types.resolve_types import typed
-from bridge.rows.types.type_check import CheckedTypes
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import export_events, read_events
 from bridge.spark.kept_rows.places import FileChunk, Given, SparkChunks, kept_elsewhere
@@ -47,43 +45,6 @@ _ERROR: Final = b"E"
 """The first byte of a pickled error in the place of events."""
 Shard = tuple[int, bytes]
 """The number of a shard, and some of its events, or an error."""
-
-
-class KeyedRows(NamedTuple):
-    """Row changes of one table with a key (EVENT_SCHEMA), and the key of each one's row, literals joined by SEP."""
-
-    table: Table
-    changes: pa.Table
-    keys: pa.Array
-
-
-def keyed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: CheckedTypes) -> Iterator[KeyedRows]:
-    """Finds the keys of row changes.
-
-    An update that moves its row to another key becomes two changes: a delete at the old key, and an insert at the new
-    one.
-    """
-    changes = typed(catalog, changes, checked)
-    shapes, shape_of = distinct(changes, ("schema", "table", "columns", "key"))
-    for number, mine in divided(changes, shape_of):
-        schema, name, columns, handle = shapes[number]
-        table = catalog[TableName(schema, name)]
-        shape = RowShape.of(table, columns, choose_key(table, columns, handle))
-        old, new = (_keys(mine, image, shape) for image in ("before", "after"))
-        moves = to_numpy(pc.fill_null(pc.not_equal(old, new), False))
-        if not moves.any():
-            yield KeyedRows(table, mine, pc.coalesce(new, old))
-            continue
-        stays, moved = pa.array(~moves), pa.array(moves)
-        gone, come = (_as_kind(mine.filter(moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
-        yield KeyedRows(table, mine.filter(stays), pc.coalesce(new, old).filter(stays))
-        yield KeyedRows(table, gone, old.filter(moved))
-        yield KeyedRows(table, come, new.filter(moved))
-
-
-def _keys(changes: pa.Table, image: str, shape: RowShape) -> pa.Array:
-    cells = Cells(whole(changes[image]), np.zeros(changes.num_rows, np.int64), [len(shape.names)])
-    return cells.joined([shape.at(shape.key)])
 
 
 def _as_kind(changes: pa.Table, kind: Kind) -> pa.Table:
@@ -133,15 +94,29 @@ class Shards:
         """Divides chunks of row changes in order.  An error comes with every shard, so that none is written."""
         for chunk in chunks:
             try:
-                found = list(keyed(self.catalog, chunk, self.rendering.checked_types))
+                rows, numbers = self._numbered(chunk)
             except BridgeError as error:
                 yield from ((number, _ERROR + pickle.dumps(error)) for number in range(self.count))
                 return
-            rows = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(some.changes for some in found)])
-            tables = [zlib.crc32("\0".join(some.table.name).encode()) for some in found]  # alike in every process
-            numbers = [key_sums(some.keys, one) % self.count for some, one in zip(found, tables, strict=True)]
-            for number, some in divided(rows, np.concatenate([np.empty(0, np.int64), *numbers])):
+            for number, some in divided(rows, numbers):
                 yield number, export_events(some, self.folder)
+
+    def _numbered(self, chunk: pa.Table) -> tuple[pa.Table, Longs]:
+        """Gives row changes, and the number of each one's shard.  An update that moves its row to another key becomes
+        two changes: a delete at the old key, and an insert at the new one."""
+        if not chunk.num_rows:
+            return chunk, np.empty(0, np.int64)
+        changes = typed(self.catalog, chunk, self.rendering.checked_types)
+        shapes, shape_of = shapes_of(self.catalog, changes)
+        old, new, moves = ShapedRows.of(shapes, shape_of, changes).keys()
+        stays, moved = np.flatnonzero(~moves), np.flatnonzero(moves)
+        gone, come = (_as_kind(taken(changes, moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
+        rows = pa.concat_tables([masked(changes, ~moves), gone, come])
+        stay = pc.coalesce(new, old).take(pa.array(stays))
+        keys = pa.concat_arrays([stay, *(some.take(pa.array(moved)) for some in (old, new))])
+        tables = [zlib.crc32("\0".join(shape.table.name).encode()) for shape in shapes]  # alike in every process
+        of_table = np.array(tables, np.int64)[shape_of[np.concatenate([stays, moved, moved])]]
+        return rows, ((key_sums(keys) ^ of_table) >> 16) % self.count  # the lower bits of short keys are much alike
 
     def statements(self, shard: Iterable[Shard], stages: Collection[Stage] = tuple(Stage)) -> Iterator[Statement]:
         """Folds and renders one shard; tables that go by transaction have all their statements in the last stage.
