@@ -3,7 +3,7 @@ makes one piece of a column."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -143,6 +143,18 @@ def masked(rows: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
     if len(bounds) * _ROWS_PER_SLICE > rows.num_rows:
         return rows.filter(pa.array(mask))
     return pa.concat_tables([rows.slice(0, 0), *(rows.slice(start, end - start) for start, end in bounds.tolist())])
+
+
+def together(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
+    """Unites tables, up to about so many bytes."""
+    held: list[pa.Table] = []
+    for table in tables:
+        held.append(table)
+        if sum(one.nbytes for one in held) >= most:
+            yield pa.concat_tables(held)
+            held = []
+    if held:
+        yield pa.concat_tables(held)
 
 
 def with_column(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:

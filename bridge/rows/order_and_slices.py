@@ -112,7 +112,22 @@ class Chunk(Protocol):
         as they are asked for."""
 
 
-class TableChunk:
+class OneTable:
+    """A chunk that the driver reads as one table."""
+
+    def rows(self, wanted: Wanted) -> pa.Table:
+        """Gives those that are meant."""
+        raise NotImplementedError
+
+    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
+        return [question(self.rows(wanted))]
+
+    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
+        del at_once
+        return [self.rows(wanted)]
+
+
+class TableChunk(OneTable):
     """A chunk that the driver has as a table (EVENT_SCHEMA, in ROW_ORDER).
 
     is_here: whether it is in memory, and not mapped from a file.
@@ -127,15 +142,7 @@ class TableChunk:
     def amount(self) -> Amount:
         return Amount.of(self.table)
 
-    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
-        return [question(self.rows(wanted))]
-
-    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
-        del at_once
-        return [self.rows(wanted)]
-
     def rows(self, wanted: Wanted) -> pa.Table:
-        """Gives those that are meant."""
         return wanted.of(self.table, self._ts)
 
 

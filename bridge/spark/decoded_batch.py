@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from bridge.events import Kind
 from bridge.model import NO_ENDS, PartitionId
 from bridge.rows.amount import Amount
-from bridge.rows.gathering import masked, taken
+from bridge.rows.gathering import masked, taken, together
 from bridge.rows.order_and_slices import Part, RowChanges, ends_of, in_order
 from bridge.spark.event_transfer import Chunk, export_events, import_events, is_file
 from bridge.spark.kept_rows.places import CHUNK_BYTES, FileChunk, Span, SparkChunks
@@ -89,14 +89,7 @@ class DecodedBatch:
 
 def staying_chunks(tables: Iterable[pa.Table], folder: str | None) -> Iterator[Chunk]:
     """Makes chunks of decoded events (EVENT_SCHEMA) whose row changes stay.  folder: as of `coming_chunks`."""
-    held: list[pa.Table] = []
-    for events in tables:
-        held.append(events)
-        if sum(one.nbytes for one in held) >= CHUNK_BYTES:
-            yield _staying(pa.concat_tables(held), folder)
-            held = []
-    if held:
-        yield _staying(pa.concat_tables(held), folder)
+    return (_staying(events, folder) for events in together(tables, CHUNK_BYTES))
 
 
 def _staying(events: pa.Table, folder: str | None) -> Chunk:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Final, NamedTuple, TypeVar
@@ -14,7 +13,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 
 from bridge.protocols.batch_decode import packed, unpacked
 from bridge.rows.amount import Amount
-from bridge.rows.order_and_slices import Part, TableChunk, Wanted
+from bridge.rows.order_and_slices import OneTable, Part, TableChunk, Wanted
 from bridge.spark.event_transfer import export_events, is_file, read_events, write_stream
 
 CHUNK_BYTES: Final = 32 << 20
@@ -22,15 +21,13 @@ CHUNK_BYTES: Final = 32 << 20
 T = TypeVar("T")
 
 
-class Given(NamedTuple):
-    """What a task gets of a chunk.  value: what `export_events` returned."""
+Given = tuple[bytes, Wanted]
+"""What a task gets of a chunk: what `export_events` returned, and what of it is meant."""
 
-    value: bytes
-    wanted: Wanted
 
-    def rows(self) -> pa.Table:
-        """Reads the row changes that are meant (EVENT_SCHEMA), in order."""
-        return TableChunk(read_events(self.value)).rows(self.wanted)
+def given_rows(given: Given) -> pa.Table:
+    """Reads the row changes that are meant (EVENT_SCHEMA), in order."""
+    return TableChunk(read_events(given[0])).rows(given[1])
 
 
 class Span(NamedTuple):
@@ -53,7 +50,7 @@ class Span(NamedTuple):
         return cls(Amount.total(amounts), min(first), max(last))
 
 
-class FileChunk:
+class FileChunk(OneTable):
     """A chunk in a file of this machine, which is removed when nobody needs it any longer.  It is mapped only while it
     is read: what is mapped counts as memory of the process.
 
@@ -67,18 +64,8 @@ class FileChunk:
         self.amount, self.first_ts, self.last_ts = span
         weakref.finalize(self, Path(name.decode()).unlink, missing_ok=True)
 
-    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
-        """Calls the function here."""
-        return [question(self.given(wanted).rows())]
-
-    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
-        """Gives one table."""
-        del at_once
-        return [self.given(wanted).rows()]
-
-    def given(self, wanted: Wanted) -> Given:
-        """Gives the chunk to a task."""
-        return Given(self.name, wanted)
+    def rows(self, wanted: Wanted) -> pa.Table:
+        return given_rows((self.name, wanted))
 
 
 def spilled(chunk: TableChunk) -> TableChunk:
@@ -113,16 +100,16 @@ class SparkChunks:
 
     def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
         """Calls the function in tasks, with each chunk."""
-        return self.given(wanted).map(lambda one: question(one.rows())).collect()
+        return self.given(wanted).map(lambda one: question(given_rows(one))).collect()
 
     def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
         """Gives a table of each chunk."""
-        values = self.given(wanted).map(lambda one: packed(one.rows()))
+        values = self.given(wanted).map(lambda one: packed(given_rows(one)))
         return (unpacked([value]) for value in (values.collect() if at_once else values.toLocalIterator()))
 
     def given(self, wanted: Wanted) -> RDD[Given]:
         """Gives the chunks to tasks."""
-        return self._values.map(partial(Given, wanted=wanted))
+        return self._values.map(lambda value: (value, wanted))
 
 
 def kept_elsewhere(part: Part, context: SparkContext, folder: str | None) -> list[Part]:

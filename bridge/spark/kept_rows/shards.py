@@ -39,7 +39,7 @@ from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, St
 from bridge.rows.types.resolve_types import typed
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import export_events, read_events
-from bridge.spark.kept_rows.places import FileChunk, Given, SparkChunks, kept_elsewhere
+from bridge.spark.kept_rows.places import FileChunk, Given, SparkChunks, given_rows, kept_elsewhere
 
 _ERROR: Final = b"E"
 """The first byte of a pickled error in the place of events."""
@@ -218,13 +218,13 @@ class Executors:
         files, with_spark = list[Given](), list[RDD[Given]]()
         for chunk, wanted in rows.parts:
             if isinstance(chunk, FileChunk):
-                files.append(chunk.given(wanted))
+                files.append((chunk.name, wanted))
             elif isinstance(chunk, SparkChunks):
                 with_spark.append(chunk.given(wanted))
         tasks = max(1, min(len(files), _TASKS_PER_CORE * context.defaultParallelism))
         here: RDD[Given] = context.parallelize(files, tasks)
         every = context.union([here, *with_spark]) if with_spark else here
-        return every.mapPartitions(lambda some: function(one.rows() for one in some))
+        return every.mapPartitions(lambda some: function(map(given_rows, some)))
 
     # --- what the driver writes
 

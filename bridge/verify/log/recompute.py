@@ -21,6 +21,7 @@ from bridge.pipeline.by_partitions.late_changes import is_same_place
 from bridge.pipeline.control_events import LeftOutRows, without_left_out
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.protocols.event_columns import placed_events
+from bridge.rows.gathering import together
 from bridge.rows.grouping import distinct, ends, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.decoding_tasks import decoded
@@ -244,18 +245,6 @@ def _stepped(
         for number, bucket in buckets(held, count):
             is_folded = folder is None or bucket.nbytes * count > held.nbytes * _MOST_OF_A_SHARE
             yield number, _exported(last_of_some(plan.tables, bucket) if is_folded else bucket, folder)
-
-
-def together(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
-    """Unites tables, up to about so many bytes."""
-    held: list[pa.Table] = []
-    for table in tables:
-        held.append(table)
-        if sum(one.nbytes for one in held) >= most:
-            yield pa.concat_tables(held)
-            held = []
-    if held:
-        yield pa.concat_tables(held)
 
 
 def _fingerprints(
