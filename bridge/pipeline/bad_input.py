@@ -101,29 +101,6 @@ MOST_SEARCHED: Final = 500_000
 """The most row changes of a transaction that are brought to the driver to find the refused one."""
 
 
-def apply_or_quarantine(
-    writer: Writer, step: Advance, rows: RowChanges, catalog: Mapping[TableName, Table], protocol: str
-) -> Advance:
-    """Commits a transaction, and quarantines the rows of it that the target refuses; returns the step as committed.
-
-    Raises what `Writer.apply` raises, RefusedRowsError only when no single row is the cause.
-    """
-    in_order = frozenset[TableName]()
-    while True:
-        try:
-            writer.apply(step, RowStatements(rows, catalog, in_order))
-        except RefusedRowsError as refusal:
-            name = TableName(*refusal.table)
-            kept, refused = separate_refused(writer, catalog[name], rows.changes(name))
-            if not refused and name in in_order:
-                raise
-            entries = [replace(entry, protocol=protocol) for entry in refused]
-            step = replace(step, quarantined=(*step.quarantined, *entries))
-            rows, in_order = rows.with_changes(name, kept), in_order | {name}
-        else:
-            return step
-
-
 def with_position(
     writer: Writer, rows: RowChanges, catalog: Mapping[TableName, Table], refusal: RefusedRowsError
 ) -> RefusedRowsError:
@@ -246,15 +223,24 @@ class OnBadMessage:
         """Commits a transaction; returns it as committed, with the rows that were quarantined because the target
         refused them.
 
-        Raises what `Writer.apply` raises.
+        Raises what `Writer.apply` raises; with quarantine, RefusedRowsError only when no single row is the cause.
         """
-        if self.quarantine:
-            return apply_or_quarantine(writer, step, rows, catalog, self.protocol)
-        try:
-            writer.apply(step, RowStatements(rows, catalog))
-        except RefusedRowsError as refusal:
-            raise with_position(writer, rows, catalog, refusal) from refusal
-        return step
+        in_order = frozenset[TableName]()
+        while True:
+            try:
+                writer.apply(step, RowStatements(rows, catalog, in_order))
+            except RefusedRowsError as refusal:
+                if not self.quarantine:
+                    raise with_position(writer, rows, catalog, refusal) from refusal
+                name = TableName(*refusal.table)
+                kept, refused = separate_refused(writer, catalog[name], rows.changes(name))
+                if not refused and name in in_order:
+                    raise
+                entries = [replace(entry, protocol=self.protocol) for entry in refused]
+                step = replace(step, quarantined=(*step.quarantined, *entries))
+                rows, in_order = rows.with_changes(name, kept), in_order | {name}
+            else:
+                return step
 
     def due(self, bad: BadMessage, ts: int) -> Entry:
         """Makes the entry of a message that is quarantined by the transaction that moves the target beyond `ts`."""
