@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 import structlog
 
 from bridge.ends.end import Abandoned, End, Ends
-from bridge.errors import BridgeError, SourceError, TargetError, UnansweredError, UsageError, few
+from bridge.errors import SourceError, TargetError, UnansweredError, UsageError, few
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
@@ -120,10 +120,7 @@ class Pipeline:
                 self._steering(owned.ownership.table, heartbeat) as steering,
             ):
                 heartbeat.report_on(partial(status_at_start, owned.progress.applied_ts, ends))
-                extents = self._first_extents(ends.source)
-                if extents is None:
-                    seconds = time.monotonic() - began
-                    return Outcome(applied_ts=owned.progress.applied_ts, seconds=seconds, interrupted=True)
+                extents = asked(ends.source, "extents", source.extents)
                 reading = time.monotonic()
                 with GroupOffsets(source, self._settings.source.consumer_group) as group_offsets:
                     working = _Working(writer, ends, heartbeat, steering.gate, group_offsets, self._watcher)
@@ -199,15 +196,6 @@ class Pipeline:
             end.answered(READING)
             applier.note_empty()
         return ahead
-
-    def _first_extents(self, end: End) -> dict[PartitionId, Extent] | None:
-        """Looks up what the source holds; None when a stop ended the waiting."""
-        try:
-            return asked(end, "extents", self._assembly.source.extents)
-        except (Abandoned, BridgeError):
-            if not self._stop.is_set():
-                raise
-            return None
 
     def _keep_topics(self, ownership: Ownership, ends: Ends) -> dict[str, str]:
         """Stores the ids of the topics with the progress, before anything of them is applied; returns them.  Raises
