@@ -53,26 +53,19 @@ class TooLargeError(Exception):
         self.decoded = decoded
 
 
-def limited(tables: Iterable[pa.Table], most_bytes: float) -> Iterator[pa.Table]:
-    """Yields the tables while they have at most `most_bytes` together; then raises TooLargeError."""
+def coming_chunks(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[Chunk]:
+    """Makes chunks of decoded events (EVENT_SCHEMA) that come to the driver, up to `most_bytes` together; the last one
+    says how much there was if that was too large.
+
+    folder: where tasks leave files; None where they may not.
+    """
     decoded = Amount(0, 0)
     for events in tables:
         decoded = Amount.total([decoded, Amount.of(events)])
         if decoded.bytes > most_bytes:
-            raise TooLargeError(decoded)
-        yield events
-
-
-def coming_chunks(tables: Iterable[pa.Table], folder: str | None, most_bytes: float) -> Iterator[Chunk]:
-    """Makes chunks of decoded events (EVENT_SCHEMA) that come to the driver, up to `most_bytes` together.
-
-    folder: where tasks leave files; None where they may not.
-    """
-    try:
-        for events in limited(tables, most_bytes):
-            yield Chunk(export_events(events, folder))
-    except TooLargeError as error:
-        yield Chunk(_TOO_LARGE + b" ".join(b"%d" % count for count in error.decoded))
+            yield Chunk(_TOO_LARGE + b" ".join(b"%d" % count for count in decoded))
+            return
+        yield Chunk(export_events(events, folder))
 
 
 def export_events(events: pa.Table, folder: str | None) -> bytes:

@@ -230,17 +230,14 @@ def end_tasks(session: SparkSession) -> None:
             time.sleep(0.05)
 
 
-def spill_folder(properties: Mapping[str, str]) -> str:
-    """Returns the folder of this machine where Spark, and what works for it, keeps what is not held in memory."""
-    places = properties.get("spark.local.dir") or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
-    return places.split(",")[0]
-
-
 def driver_folder(spark: SparkSession) -> str:
     """Returns the folder of this machine for what a query of the session leaves: where executors work here, the one
     for what they spill."""
     properties = dict(spark.sparkContext.getConf().getAll())
-    return spill_folder(properties) if _is_local(properties) else tempfile.gettempdir()
+    if not _is_local(properties):
+        return tempfile.gettempdir()
+    places = properties.get("spark.local.dir") or os.environ.get("SPARK_LOCAL_DIRS") or tempfile.gettempdir()
+    return places.split(",")[0]
 
 
 @contextmanager

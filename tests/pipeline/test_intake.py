@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -22,7 +21,6 @@ from bridge.demo.encode import ENCODERS
 from bridge.ends.end import End
 from bridge.ends.phases import PhaseClock
 from bridge.errors import ApplyError, SourceError
-from bridge.events import EVENT_SCHEMA
 from bridge.local import Kafka
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
@@ -43,7 +41,7 @@ from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import LEAST_AT_ONCE
 from bridge.spark.decoded_batch import DecodedBatch
-from bridge.spark.event_transfer import TooLargeError, limited
+from bridge.spark.event_transfer import TooLargeError, coming_chunks, import_events
 from bridge.spark.kept_rows.shards import Home
 from bridge.spark.source.chunk_source import Planned, answering
 from tests.support.producers import ordered_producer
@@ -110,7 +108,7 @@ class Here(Intake):
     def _read_again(self, part: Any) -> DecodedBatch:
         tables = chain.from_iterable(self._decode(read()) for read in part.reads(1))
         limit = self._most_bytes if part.is_divisible else math.inf
-        return DecodedBatch.of(pa.concat_tables([EVENT_SCHEMA.empty_table(), *limited(tables, limit)]))
+        return DecodedBatch.of(import_events(chunk.events for chunk in coming_chunks(tables, None, limit)))
 
 
 @pytest.fixture(autouse=True)
