@@ -190,6 +190,12 @@ class SchemaChange:
     doubt: str = ""
 
     @property
+    def read_at(self) -> Position:
+        """Where its first copy was read."""
+        topic, partition, offset = self.position.rsplit("/", 2)
+        return Position(topic, int(partition), int(offset))
+
+    @property
     def statement_hash(self) -> str:
         """Distinguishes schema changes of the same commit_ts."""
         return hashlib.sha1(

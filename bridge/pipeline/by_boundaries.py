@@ -297,7 +297,7 @@ class BoundaryOrder:
 
     def _lowest_ts(self, change: SchemaChange) -> int:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
-        return max(self.applied_ts, self._begin_of(change.position.rsplit("/", 2)[0]))
+        return max(self.applied_ts, self._begin_of(change.read_at.topic))
 
     def _is_repeated(self, bad: BadMessage) -> bool:
         """Tells whether the pipeline has passed a bad message before, and counts it: it is in the quarantine, or its
@@ -329,9 +329,9 @@ class BoundaryOrder:
             )
 
     def _count_dropped_change(self, change: SchemaChange) -> None:
-        topic, partition, offset = change.position.rsplit("/", 2)
-        was_read = int(offset) < self._read_before.get((topic, int(partition)), 0)
-        if was_read or change.commit_ts < self._begin_of(topic):
+        at = change.read_at
+        was_read = at.offset < self._read_before.get(at[:2], 0)
+        if was_read or change.commit_ts < self._begin_of(at.topic):
             self._counts.repeated += 1
             return
         self._counts.late += 1

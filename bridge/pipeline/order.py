@@ -49,14 +49,9 @@ def fold_copies(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
     not depend on how they arrived.  Copies, broadcast or repeated, have the same commit_ts, schema and text.
     """
     seen: dict[tuple[int, str, str], SchemaChange] = {}
-    for change in sorted(changes, key=_place):
+    for change in sorted(changes, key=lambda change: change.read_at):
         seen.setdefault((change.commit_ts, change.schema, change.text), change)
     return sorted(seen.values(), key=lambda change: change.commit_ts)
-
-
-def _place(change: SchemaChange) -> tuple[str, int, int]:
-    topic, partition, offset = change.position.rsplit("/", 2)
-    return topic, int(partition), int(offset)
 
 
 def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Sequence[int]) -> Iterator[Segment]:

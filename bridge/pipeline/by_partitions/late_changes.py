@@ -142,7 +142,7 @@ def unread_topics(change: SchemaChange, topics: Collection[str]) -> dict[TableNa
 
     topics: those that are read; where none of them is of a table of the connector, they are not told apart so.
     """
-    prefix = change.position.rsplit("/", 2)[0]
+    prefix = change.read_at.topic
     if not any(topic.startswith(f"{prefix}.") for topic in topics):
         return {}
     classified = classify(change.text, change.schema, is_certain=True)
@@ -173,8 +173,8 @@ def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_tim
         return None
     if None not in told:
         return anew
-    partitions = {one.position.rpartition("/")[0] for one in alike}
-    if partitions != {change.position.rpartition("/")[0]} or at_ms % _SECOND_MS:
+    partitions = {one.read_at[:2] for one in alike}
+    if partitions != {change.read_at[:2]} or at_ms % _SECOND_MS:
         return None
     again = _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
     if again is not None and applied_time >= change.commit_ts + ms_tso(_SECOND_MS):
@@ -218,7 +218,7 @@ def is_same_place(one: str, other: str) -> bool | None:
 
 def are_side_by_side(one: SchemaChange, other: SchemaChange) -> bool:
     """Tells whether Canal sent two schema changes that have, or copy, a table in common to two topics in one batch."""
-    topics = {change.position.rsplit("/", 2)[0] for change in (one, other)}
+    topics = {change.read_at.topic for change in (one, other)}
     if len(topics) == 1 or is_same_place(one.place, other.place) is not False:
         return False
     known = (classify(change.text, change.schema) for change in (one, other))

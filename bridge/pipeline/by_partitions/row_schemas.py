@@ -229,7 +229,7 @@ class UnclearRows:
         compares = ChangeClass.MODIFY_COLUMN in known.classes and _COMPARES.search(change.text)
         if not is_undone and not compares and _DECIDED_BY_ORDER.isdisjoint(known.classes):
             return None
-        names, topic = frozenset(TableName(*name) for name in tables or ()), change.position.rsplit("/", 2)[0]
+        names, topic = frozenset(TableName(*name) for name in tables or ()), change.read_at.topic
         if not is_of_sending(change.place):
             return cls(names, topic, change.commit_ts, place=change.place)
         return cls(names, topic, change.commit_ts, coordinates_of(change.place)[SENT])

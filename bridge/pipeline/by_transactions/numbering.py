@@ -52,24 +52,17 @@ class End:
         return max([mark.count for mark in self.marks])
 
 
-@dataclass(frozen=True)
 class Statement:
     """A schema change that waits.
 
     number: its file and position.  id: its GTID, NO_TRANSACTION where it tells none.  server: who has committed it.
+    is_of_snapshot: whether it is of the connector's snapshot.
     """
 
-    change: SchemaChange
-    number: int
-    id: str
-    where: PartitionId
-    offset: int
-    server: str
-
-    @property
-    def is_of_snapshot(self) -> bool:
-        """Whether it is of the connector's snapshot."""
-        return is_of_snapshot(self.server)
+    def __init__(self, change: SchemaChange) -> None:
+        self.change, self.read_at = change, change.read_at
+        _, self.server, number, *_, self.id = change.place.split("\n")
+        self.number, self.is_of_snapshot = int(number), is_of_snapshot(self.server)
 
 
 class Reaching(NamedTuple):
@@ -129,7 +122,7 @@ class DueRows:
         ts = max(self.end, item.change.commit_ts)
         if item.change.commit_ts >= self._start_ts:
             self.changes.append(replace(item.change, commit_ts=ts))
-        self.marks.append(Mark(item.where, np.array([ts]), np.array([item.offset + 1])))
+        self.marks.append(Mark(item.read_at[:2], np.array([ts]), np.array([item.read_at.offset + 1])))
         if not item.is_of_snapshot:
             self._reached.run(number, item.id, self._topic)
         self.end = ts + 1

@@ -36,7 +36,7 @@ from bridge.pipeline.by_transactions.numbering import DueRows, End, Statement
 from bridge.pipeline.by_transactions.reached import Reached, Snapshot, has_gtid, other_binlog
 from bridge.pipeline.by_transactions.told_rows import ToldRows, Transactions, missing_rows
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
-from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS, SNAPSHOT_SERVER
+from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS
 from bridge.rows.amount import Amount
 from bridge.rows.grouping import Bools, Longs, partitions_of
 from bridge.spark.decoded_batch import MOST_IN_MEMORY
@@ -123,7 +123,8 @@ class TransactionQueue:
         """Gives for each partition the offset of the first message that waits, where one does."""
         firsts = self._rows.firsts()
         for one in self._statements:
-            firsts[one.where] = min(one.offset, firsts.get(one.where, one.offset))
+            where, offset = one.read_at[:2], one.read_at.offset
+            firsts[where] = min(offset, firsts.get(where, offset))
         marks = [*(end.first_offset for end in self._ends.values()), *(first for first, _ in self._begun.values())]
         if marks:
             firsts[self.topic] = min(*marks, firsts.get(self.topic, marks[0]))
@@ -185,28 +186,28 @@ class TransactionQueue:
             position = f"{topic}/{partition}/{offset}"
             if place is None:
                 raise _unplaced(position)
-            server, number, *_, id_ = place.split("\n")[1:]
-            change = SchemaChange(ts, schema, table, text, position, place)
-            self.passed[topic, partition] = max(int(number), self.passed.get((topic, partition), -1))
-            where, waiting = (topic, partition), [one.change for one in self._statements]
-            is_of_snapshot = server.endswith(f"/{SNAPSHOT_SERVER}")
+            change, where = SchemaChange(ts, schema, table, text, position, place), (topic, partition)
+            one = Statement(change)
+            self.passed[where] = max(one.number, self.passed.get(where, -1))
             if offset < self.loose_ends.get(where, 0):
                 continue
-            if is_of_snapshot:
-                self.snapshot.check(int(number), self.reached.place, position)
+            if one.is_of_snapshot:
+                self.snapshot.check(one.number, self.reached.place, position)
                 self.snapshot.check_statement(change)
-            self.reached.begin_at(server)
-            last = self.reached.place.number
-            why = "" if is_of_snapshot else self.reached.contradiction(server, id_, int(number), last, is_change=True)
+            self.reached.begin_at(one.server)
+            last, why = self.reached.place.number, ""
+            if not one.is_of_snapshot:
+                why = self.reached.contradiction(one.server, one.id, one.number, last, is_change=True)
             if why:
-                self._doubt(id_, why, position, is_change=True)
-            if any(one.id == id_ != NO_TRANSACTION and one.change.place != place for one in self._statements):
-                raise other_binlog(f"the schema change {told_id(id_)} has two places", position)
-            is_again = self.reached.is_again(server, id_, is_change=True)
-            if not is_of_snapshot and not why and (is_again or int(number) <= last):
+                self._doubt(one.id, why, position, is_change=True)
+            if any(other.id == one.id != NO_TRANSACTION and other.change.place != place for other in self._statements):
+                raise other_binlog(f"the schema change {told_id(one.id)} has two places", position)
+            is_again = self.reached.is_again(one.server, one.id, is_change=True)
+            waiting = {(other.change.place, other.change.statement_hash) for other in self._statements}
+            if not one.is_of_snapshot and not why and (is_again or one.number <= last):
                 passed.append(change)
-            elif all((change.place, change.statement_hash) != (o.place, o.statement_hash) for o in waiting):
-                self._statements.append(Statement(change, int(number), id_, where, offset, server))
+            elif (place, change.statement_hash) not in waiting:
+                self._statements.append(one)
         return tuple(passed)
 
     def _take_rows(self, events: pa.Table) -> int:
