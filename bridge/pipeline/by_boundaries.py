@@ -14,14 +14,14 @@ from typing import ClassVar, Final
 
 import structlog
 
-from bridge.errors import AheadOfTargetError, SourceError
+from bridge.errors import SourceError
 from bridge.events import Position
-from bridge.model import UNUSED, Advance, Entry, PartitionId, PartitionStart, Positions, SchemaChange, topic_begins
+from bridge.model import UNUSED, Advance, Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
 from bridge.pipeline.bad_input import boundaries_before
 from bridge.pipeline.control_events import BadMessage, ControlEvents, control_events, is_wanted
-from bridge.pipeline.order import Due, Segment, Starts, cut_window, fold_copies
+from bridge.pipeline.order import Due, Order, Segment, Starts, cut_window, fold_copies
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
 from bridge.rows.order_and_slices import RowChanges
@@ -233,16 +233,14 @@ class Backlog:
         ]
 
 
-class BoundaryOrder:
+class BoundaryOrder(Order):
     """Yields everything below the resolved ts, in windows from the applied ts to the resolved ts.
 
     starts: where each partition begins.
     """
 
-    by_partition: ClassVar[bool] = False
+    by_partition = False
     takes_rows: ClassVar[bool] = True
-    doubt: ClassVar[str] = ""
-    quiet_seconds: ClassVar[float] = 0.0  # the age of the boundaries tells it
 
     def __init__(self, progress: Progress, starts: Starts, config: ApplierConfig, counts: Counts) -> None:
         self._frontier = Frontier(((where, start.boundary) for where, start in starts.items()), config.clock)
@@ -257,7 +255,7 @@ class BoundaryOrder:
         self._bad: list[BadMessage] = []
         self._waits_since: float | None = None
         self._leaving_because, self._ended = "", False
-        self.applied_ts = progress.applied_ts
+        self.applied_ts, self.positions = progress.applied_ts, starts
 
     # --- taking micro-batches
 
@@ -294,6 +292,7 @@ class BoundaryOrder:
                 self._count_dropped_change(change)
         boundaries = {p: self._frontier.boundary(p) for p in self._frontier.partitions}
         self._backlog.add(read, rows, changes, quarantined, boundaries, is_stopped=bool(stopping))
+        self.positions = self._backlog.positions
 
     def _lowest_ts(self, change: SchemaChange) -> int:
         """Returns the commit_ts below which a schema change of this topic has run or counts as run."""
@@ -344,9 +343,6 @@ class BoundaryOrder:
             " upstream's",
         )
 
-    def tick(self) -> None:
-        """Does nothing: in this order, nothing becomes due by time."""
-
     def end(self) -> None:
         self._ended = True
 
@@ -369,12 +365,6 @@ class BoundaryOrder:
         for segment in cut_window(low, high, changes, rows.marks(bounds)):
             for part in segment.cut_at(self._begun_ts):
                 yield Due(part, rows.between(part.low, part.high), at_once=part.low < self._begun_ts)
-
-    @staticmethod
-    def put_back(error: AheadOfTargetError) -> bool:
-        """Puts nothing back: all schema changes below the frontier have been read."""
-        del error
-        return False
 
     def coming(self, batch: DecodedBatch) -> RowChanges | None:
         """Guesses the rows of the window behind the present one.  Nothing is guessed of a batch with more than rows and
@@ -438,10 +428,6 @@ class BoundaryOrder:
         self.applied_ts = step.new_ts
         self._backlog.release(step.new_ts)
         self._written_at = self._clock()
-
-    @property
-    def positions(self) -> Positions:
-        return self._backlog.positions
 
     # --- status
 

@@ -96,11 +96,14 @@ class Due(NamedTuple):
 class Order(Protocol):
     """Holds what was read, and decides what of it is due, and where a restart begins.
 
-    The applier's thread calls it.  Any thread may call `coming`, and read the properties.
+    The applier's thread calls it.  Any thread may call `coming`, and read what is no method.  Where an order says
+    nothing else, nothing becomes due by time, nothing is guessed, and nothing that was due is taken back.
     """
 
     applied_ts: int
     """Everything below it that is due is in the target (TSO)."""
+    positions: Positions
+    """How far each partition was read."""
 
     # --- taking micro-batches
 
@@ -113,6 +116,7 @@ class Order(Protocol):
 
     def tick(self) -> None:
         """Checks what has become due by time.  Called regularly while no micro-batch comes."""
+        return
 
     def end(self) -> None:
         """Notes that nothing more will be read."""
@@ -126,14 +130,19 @@ class Order(Protocol):
     def coming(self, batch: DecodedBatch) -> RowChanges | None:
         """Guesses which row changes will be due next, once all that is due has been applied and `batch` has been taken;
         None where that cannot be told.  Changes nothing; another thread than the applier's may call it."""
+        del batch
+        return None
 
     def put_back(self, error: AheadOfTargetError) -> bool:
         """Takes back what was due last and is not in the target, since the target lacks a table or a column of it, so
         that it is due again later; gives False when nothing is to be expected of that."""
+        del error
+        return False
 
     @property
     def doubt(self) -> str:
         """What else may be the cause where the target refuses something; "" for nothing."""
+        return ""
 
     def next_bad(self) -> Sequence[BadMessage]:
         """Returns the bad messages that stop the bridge; empty unless one of them comes next."""
@@ -158,10 +167,6 @@ class Order(Protocol):
     def moved(self, step: Advance) -> None:
         """Notes that a transaction was committed, and drops what is now in the target."""
 
-    @property
-    def positions(self) -> Positions:
-        """How far each partition was read."""
-
     # --- status
 
     @property
@@ -175,6 +180,7 @@ class Order(Protocol):
     @property
     def quiet_seconds(self) -> float:
         """For how long no change has come of a source that was read to its end (seconds); 0 with boundaries."""
+        return 0.0
 
     @property
     def until_reached(self) -> bool:

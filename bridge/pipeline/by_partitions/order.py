@@ -20,7 +20,7 @@ from bridge.pipeline.by_partitions.partition_queue import SNAPSHOT_AGAIN
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.control_events import BadMessage, is_wanted, without_left_out
-from bridge.pipeline.order import Due, Segment, Starts
+from bridge.pipeline.order import Due, Order, Segment, Starts
 from bridge.pipeline.steering.steering import Gate
 from bridge.pipeline.watching.counts import Counts
 from bridge.rows.amount import Amount
@@ -50,7 +50,7 @@ _MAY_BE_A_COPY: Final = (
 log = structlog.get_logger()
 
 
-class PartitionOrder:
+class PartitionOrder(Order):
     """Yields what was read of each partition as soon as possible, in its order; every target transaction records exact
     offsets.
 
@@ -58,7 +58,7 @@ class PartitionOrder:
     changes_between: gives what is on record, so that a schema change runs once, however often it comes.
     """
 
-    by_partition: ClassVar[bool] = True
+    by_partition = True
     takes_rows: ClassVar[bool] = False
 
     def __init__(
@@ -71,7 +71,7 @@ class PartitionOrder:
         self._gate, self._transaction = config.gate or Gate(), config.transaction
         self._ends_asked: dict[PartitionId, int] = {}
         self._unread_ends: Mapping[PartitionId, int] | None = {}
-        self.positions: Positions = starts
+        self.positions = starts
         self._recorded: Positions = starts
         self._written_at = -math.inf
         self._waiting = ""
@@ -215,11 +215,6 @@ class PartitionOrder:
             shown = max((queue.shown for queue in self._backlog.queues.values()), default=0)
             return second_run(change, before, shown)
         return None if change.id in {one.id for one in before} else change
-
-    @staticmethod
-    def coming(batch: DecodedBatch) -> None:
-        """Guesses nothing: rows may be held for what has not been read."""
-        del batch
 
     def next_bad(self) -> Sequence[BadMessage]:
         """Returns the bad messages that come next in their partitions."""
