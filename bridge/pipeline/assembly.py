@@ -41,6 +41,7 @@ from bridge.rows.amount import Amount
 from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries, transaction_topic
 from bridge.sources.source import Extent, Source, plain_sample
 from bridge.spark.kept_rows.shards import Executors
+from bridge.spark.worker_decoder import event_decoder
 
 _BEGIN_ANEW = (
     "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with"
@@ -146,9 +147,8 @@ class Assembly:
         partition of the topic of transactions, if their order is applied."""
         options, stream = self._decode_options(), self.settings.stream
         options = replace(options, transactions=transactions is not None)
-        return Reading(
-            self.source, end, self.protocol, options, stream, topics, self.executors, self._writers, stop, watch
-        )
+        decoder = partial(event_decoder, self.protocol, options)
+        return Reading(self.source, end, decoder, stream, topics, self.executors, self._writers, stop, watch)
 
     def applier(
         self,

@@ -16,11 +16,12 @@ import structlog
 from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
+from bridge.config import StreamSection
 from bridge.errors import SourceError
 from bridge.model import PartitionId
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.order import Order
-from bridge.protocols import DecodeOptions
+from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.amount import Amount
 from bridge.rows.grouping import distinct
 from bridge.sources.decoding_tasks import Task, decoding_tasks, in_tasks
@@ -31,7 +32,6 @@ from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
 from bridge.spark.event_transfer import Chunk, TooLargeError, coming_chunks, import_events
 from bridge.spark.kept_rows.shards import Home
 from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering, nested
-from bridge.spark.worker_decoder import event_decoder
 
 LARGE: Final = 50_000
 """A micro-batch with fewer messages comes to the driver, which writes most of its steps: a Spark job costs more than it
@@ -55,35 +55,32 @@ class Intake:
     sorts them and gives them to the applier.
 
     planner: of the stream, which begins at the positions of the order.
+    settings: those of `[stream]`.
     order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
-    room: how much may wait in the driver before batches stay on the executors.
     topics: checks that the messages come from the same topics as at the start.
     writers: how many tasks write large steps; 0 where the driver does.
-    most_bytes: about how many bytes of events are decoded at a time.
-    limit: the most messages of a micro-batch.
+    largest: how much a part of a micro-batch holds at most.
     home: where tasks leave files.
     """
 
     def __init__(
         self,
         planner: Planner,
-        protocol: str,
-        options: DecodeOptions,
+        decode: EventDecoder,
+        settings: StreamSection,
         order: Order,
         worker: ApplierThread,
-        room: Amount,
         topics: TopicGuard,
         writers: int,
-        *,
-        most_bytes: int,
-        limit: int,
+        largest: Amount,
         home: Home,
     ) -> None:
-        self._planner, self._order, self._worker, self._room, self._topics = planner, order, worker, room, topics
-        self._writers, self._limit, self._most_bytes, self._home = writers, limit, most_bytes, home
-        self._part_size = PartSize(limit, most_bytes)
+        self._planner, self._decode, self._order, self._worker = planner, decode, order, worker
+        self._topics, self._writers, self._home = topics, writers, home
+        self._limit, self._most_bytes = settings.messages_per_batch, settings.bytes_at_once
+        self._room = Amount(settings.driver_rows - largest.rows, settings.driver_bytes - largest.bytes)
+        self._part_size = PartSize(self._limit, self._most_bytes)
         self._known = set(order.positions)
-        self._decode = event_decoder(protocol, options)
         self._next = {where: start.offset for where, start in order.positions.items()}
         self._batch: MicroBatch | None = None
         self._stays = False

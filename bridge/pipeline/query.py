@@ -21,11 +21,11 @@ from bridge.model import SchemaChange
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.applier_thread import ApplierThread
 from bridge.pipeline.intake import Intake
-from bridge.protocols import DecodeOptions
+from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.amount import Amount
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import MOST_AT_ONCE
-from bridge.sources.source import Pacing, Planner, Source
+from bridge.sources.source import Pacing, Source
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, is_worker_killed, reason, source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.kept_rows.shards import Executors, Home
@@ -57,6 +57,7 @@ class Reading:
     """Reads a source and lets an applier work.
 
     end: the source as an end.
+    decoder: makes one, which has seen no message.
     settings: those of `[stream]`.
     topics: the ids that the topics have to have.
     executors: those who hold what the driver does not.
@@ -67,8 +68,7 @@ class Reading:
 
     source: Source
     end: End
-    protocol: str
-    options: DecodeOptions
+    decoder: Callable[[], EventDecoder]
     settings: StreamSection
     topics: Mapping[str, str]
     executors: Executors
@@ -104,13 +104,15 @@ class Reading:
         worker.raise_failure()
         if self.stop.is_set():
             return False
-        spark = session.get(self.stop.is_set)
-        pacing = Pacing(self.settings.messages_per_batch, self.settings.trigger_ms / 1000, once)
-        planner = self.source.planner(applier.order.positions, self._guard(applier), pacing)
+        spark, settings, guard = session.get(self.stop.is_set), self.settings, self._guard(applier)
+        pacing = Pacing(settings.messages_per_batch, settings.trigger_ms / 1000, once)
+        planner = self.source.planner(applier.order.positions, guard, pacing)
         folder = of_query.enter_context(checkpoint_folder(driver_folder(spark)))
         of_query.callback(end_tasks, spark)
         home = self.executors.home = Home(spark.sparkContext, transfer_folder(spark, folder))
-        intake = self._intake(planner, applier, worker, home)
+        writers = min(self.writers, home.context.defaultParallelism)
+        largest = self.source.largest(Amount(min(settings.messages_per_batch, MOST_AT_ONCE), settings.bytes_at_once))
+        intake = Intake(planner, self.decoder(), settings, applier.order, worker, guard, writers, largest, home)
         query: StreamingQuery | None = None
         try:
             query = self._start_query(of_query.enter_context(intake.frame(spark, folder)), intake, folder)
@@ -167,23 +169,6 @@ class Reading:
         ending.join(_QUERY_SECONDS)
         if ending.is_alive():
             end_by_force()
-
-    def _intake(self, planner: Planner, applier: Applier, worker: ApplierThread, home: Home) -> Intake:
-        settings = self.settings
-        largest = self.source.largest(Amount(min(settings.messages_per_batch, MOST_AT_ONCE), settings.bytes_at_once))
-        return Intake(
-            planner,
-            self.protocol,
-            self.options,
-            applier.order,
-            worker,
-            Amount(settings.driver_rows - largest.rows, settings.driver_bytes - largest.bytes),
-            self._guard(applier),
-            min(self.writers, home.context.defaultParallelism),
-            most_bytes=settings.bytes_at_once,
-            limit=settings.messages_per_batch,
-            home=home,
-        )
 
     def _start_query(self, frame: DataFrame, intake: Intake, folder: str) -> StreamingQuery:
         return (

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 from py4j.protocol import Py4JError
 
+from bridge.config import StreamSection
 from bridge.demo.encode import ENCODERS
 from bridge.ends.end import End
 from bridge.ends.phases import PhaseClock
@@ -44,6 +45,7 @@ from bridge.spark.decoded_batch import DecodedBatch
 from bridge.spark.event_transfer import TooLargeError, coming_chunks, import_events
 from bridge.spark.kept_rows.shards import Home
 from bridge.spark.source.chunk_source import Planned, answering
+from bridge.spark.worker_decoder import event_decoder
 from tests.support.producers import ordered_producer
 from tests.support.waiting import wait_for
 
@@ -120,22 +122,17 @@ def _whole_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def _intake(
     kafka: Kafka, topic: str, taker: Taker, order_of: Callable[[str], Order] = _by_boundaries, limit: int = 1000
 ) -> Here:
+    size = {"driver_rows": 2000, "driver_bytes": 2 << 20, "bytes_at_once": 1 << 20}
+    end = End("source", topic, retry_seconds=60)
     return Here(
         cast("Any", None),
-        "canal-json",
-        DecodeOptions("UTC"),
+        event_decoder("canal-json", DecodeOptions("UTC")),
+        cast("StreamSection", SimpleNamespace(messages_per_batch=limit, **size)),
         order_of(topic),
         cast("ApplierThread", taker),
-        room=Amount(1000, 1 << 20),
-        topics=TopicGuard(
-            KafkaSource(kafka.bootstrap_servers, [topic], {}),
-            End("source", topic, retry_seconds=60),
-            {},
-            by_partition=False,
-        ),
+        TopicGuard(KafkaSource(kafka.bootstrap_servers, [topic], {}), end, {}, by_partition=False),
         writers=0,
-        most_bytes=1 << 20,
-        limit=limit,
+        largest=Amount(1000, 1 << 20),
         home=Home(cast("Any", None), None),
     )
 

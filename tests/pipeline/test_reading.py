@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from bridge.protocols import DecodeOptions
 from bridge.rows.amount import Amount
 from bridge.spark.errors import ExecutorLost
 from bridge.spark.kept_rows.shards import Executors
+from bridge.spark.worker_decoder import event_decoder
 
 
 class Busy:
@@ -70,8 +72,7 @@ def _reading(applier: Busy, error: Exception, stop: threading.Event) -> tuple[th
     reading = Reading(
         source,
         end,
-        "canal-json",
-        DecodeOptions("UTC"),
+        partial(event_decoder, "canal-json", DecodeOptions("UTC")),
         StreamSection(),
         {},
         Executors(Amount(0, 0), Amount(0, 0)),
