@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from bridge.errors import BadMessageError, RefusedRowsError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Kind, RowChange
-from bridge.model import Advance, Entry, PartitionId, SchemaChange, Table, TableName
+from bridge.model import Advance, Entry, SchemaChange, Table, TableName
 from bridge.mysql.apply.run_statement import Refused
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.schema_changes.ddl_runner import is_another
@@ -39,17 +39,6 @@ from bridge.tso import tso_ms
 
 _SHOWN: Final = 2_000
 """How many bytes of a message that cannot be decoded the journal shows."""
-
-
-def boundaries_before(boundaries: Mapping[PartitionId, int], stopping: Iterable[BadMessage]) -> dict[PartitionId, int]:
-    """Lowers the boundaries of a micro-batch to the last one before a message that stops.  stopping: in order."""
-    kept = dict(boundaries)
-    seen = set()
-    for bad in stopping:
-        if bad.partition in kept and bad.partition not in seen:
-            kept[bad.partition] = bad.boundary
-        seen.add(bad.partition)
-    return {partition: ts for partition, ts in kept.items() if ts}
 
 
 def unreadable_change(entry: Entry, ts: int, *, is_again: bool = False) -> SchemaChange:

@@ -19,7 +19,6 @@ from bridge.events import Position
 from bridge.model import UNUSED, Advance, Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input import boundaries_before
 from bridge.pipeline.control_events import BadMessage, ControlEvents, control_events, is_wanted
 from bridge.pipeline.order import Due, Order, Segment, Starts, cut_window, fold_copies
 from bridge.pipeline.watching.counts import Counts
@@ -85,10 +84,12 @@ class Frontier:
         if state.frozen_by is None:
             state.boundary = max(state.boundary, ts)
 
-    def freeze(self, position: Position) -> None:
-        """Freezes the boundary of a partition at a bad message: later boundaries would say that it is complete."""
-        state = self._state_of((position.topic, position.partition))
-        state.frozen_by = state.frozen_by or position
+    def freeze(self, bad: BadMessage) -> None:
+        """Freezes the boundary of a partition at the last one before a bad message: later ones would say that it is
+        complete."""
+        self.observe(bad.partition, bad.boundary)
+        state = self._state_of(bad.partition)
+        state.frozen_by = state.frozen_by or bad.entry.position
 
     def admit(self, partition: PartitionId) -> None:
         """Adds a partition unless it is known.  Until it has a boundary, nothing is complete.
@@ -281,11 +282,11 @@ class BoundaryOrder(Order):
         bad_messages = [bad for bad in control.bad if not self._is_repeated(bad)]
         stopping = tuple(filter(self._on_bad_message.stops, bad_messages))
         quarantined = tuple(self._due(bad) for bad in bad_messages if not self._on_bad_message.stops(bad))
-        for partition, ts in boundaries_before(control.boundaries, stopping).items():
-            self._frontier.observe(partition, ts)
         for bad in stopping:
-            self._frontier.freeze(bad.entry.position)
+            self._frontier.freeze(bad)
             self._bad.append(bad)
+        for partition, ts in control.boundaries.items():
+            self._frontier.observe(partition, ts)
         changes = tuple(c for c in control.changes if c.commit_ts >= self._lowest_ts(c))
         for change in control.changes:
             if change.commit_ts < self._lowest_ts(change):

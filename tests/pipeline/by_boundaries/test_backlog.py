@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bridge.events import Code, Event, Position, RowChange, Undecodable
 from bridge.model import Entry, PartitionId, PartitionStart
-from bridge.pipeline.bad_input import boundaries_before
-from bridge.pipeline.by_boundaries import Backlog
+from bridge.pipeline.by_boundaries import Backlog, Frontier
 from bridge.pipeline.control_events import BadMessage, control_events
 from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
@@ -89,7 +88,12 @@ def test_control_events_are_sorted_out() -> None:
     batch = DecodedBatch.of(events_table(placed)).divided()
     control = control_events(batch.events)
     assert control.boundaries == {A: 40, B: 30}
-    assert boundaries_before(control.boundaries, control.bad) == {A: 25, B: 30}
+    frontier = Frontier([(A, 0), (B, 0)], lambda: 0.0)
+    for bad in control.bad:
+        frontier.freeze(bad)
+    for partition, ts in control.boundaries.items():
+        frontier.observe(partition, ts)
+    assert (frontier.boundary(A), frontier.boundary(B)) == (25, 30)
     assert batch.read == {A: 5, B: 5}
     assert control.bad == (BadMessage(Entry(Position("cdc", 0, 2), "malformed", "broken"), 25),)
     assert [(c.text, c.position) for c in control.changes] == [("first", "cdc/1/2"), ("second", "cdc/1/3")]

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from bridge.config import SourceSection
 from bridge.errors import SourceError, UsageError
 from bridge.events import Position
-from bridge.model import UNUSED, PartitionStart
+from bridge.model import UNUSED, Entry, PartitionStart
 from bridge.pipeline.assembly import unused_partitions
 from bridge.pipeline.by_boundaries import Frontier
+from bridge.pipeline.control_events import BadMessage
 from bridge.sources.source import Extent
 
 A, B = ("cdc", 0), ("cdc", 1)
@@ -19,6 +20,11 @@ A, B = ("cdc", 0), ("cdc", 1)
 
 def at_zero() -> float:
     return 0.0
+
+
+def bad(partition: int, offset: int) -> BadMessage:
+    """One without a boundary before it."""
+    return BadMessage(Entry(Position("cdc", partition, offset), "malformed", "broken"), 0)
 
 
 OBSERVATIONS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 50), st.sampled_from(["boundary", "bad", "new"])))
@@ -38,7 +44,7 @@ def test_resolved_is_never_beyond_any_boundary(observations: list[tuple[int, int
             if partition not in frozen:
                 highest[partition] = max(highest[partition], ts)
         elif kind == "bad":
-            frontier.freeze(Position("cdc", partition, ts))
+            frontier.freeze(bad(partition, ts))
             frozen.add(partition)
         else:
             frontier.admit(("cdc", partition))
@@ -71,7 +77,7 @@ def test_says_who_holds_it_back() -> None:
     assert frontier.waiting_for() == "partition 0 has had no boundary for 41 s"
     frontier.observe(A, 6)
     assert frontier.waiting_for() == "partition 0 has had no boundary for 0 s"
-    frontier.freeze(Position("cdc", 0, 17))
+    frontier.freeze(bad(0, 17))
     assert frontier.waiting_for() == "partition 0 is stopped by a bad message at cdc/0/17"
     frontier.admit(("other", 0))
     assert frontier.waiting_for() == "other/0 has had no boundary for 0 s"
