@@ -32,6 +32,7 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import position_of, taken
+from bridge.rows.grouping import Longs
 from bridge.rows.moments import Moment, in_order, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, tso_ms
 
@@ -66,28 +67,22 @@ _MOST_BESIDE: Final = 20
 
 
 class Step(NamedTuple):
-    """What is applied next: row changes in order, then perhaps a schema change.  high: the applied ts afterwards; the
-    commit_ts of the rows ascend from the applied ts before, and are below it.  repeated: how many rows were left
-    out, since they are sent again, or were overtaken by rows of other partitions."""
+    """What is applied next: row changes in order, then perhaps a schema change.
+
+    high: the applied ts afterwards; the commit_ts of the rows ascend from the applied ts before, and are below it.
+    repeated: how many rows were left out, since they are sent again, or were overtaken by rows of other partitions.
+    times: the event times of the rows (TSO).
+    taken: the rows of each partition as they were read, to be put back.
+    before: the last row of each partition before them, and its highest time (TSO).
+    passed: the schema change, as it waited.
+    """
 
     rows: pa.Table
     high: int
     changes: tuple[SchemaChange, ...]
-    repeated: int = 0
-
-
-@dataclass(frozen=True)
-class _Taken:
-    """What the last step took out of the queues, until it is in the target, or put back.
-
-    counted: the rows of it that count.
-    rows: those of each partition, as they were read.
-    before: the last row of each partition before them, and its highest time (TSO).
-    passed: the schema change behind them.
-    """
-
-    counted: Counted
-    rows: Mapping[PartitionId, pa.Table]
+    repeated: int
+    times: Longs
+    taken: Mapping[PartitionId, pa.Table]
     before: Mapping[PartitionId, tuple[AppliedRow, int]]
     passed: Barrier | None
 
@@ -142,7 +137,7 @@ class PartitionBacklog:
         Behind it may be a schema change of whatever time, so that no other partition goes on."""
         self._next_ts = applied_ts
         self.barrier: Barrier | None = None
-        self._taken: _Taken | None = None
+        self._present: Step | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self.noticed = defaultdict[str, list[PartitionId]](list)
         self.ended = False
@@ -238,7 +233,7 @@ class PartitionBacklog:
         going = ((w, q) for w, q in sorted(self.queues.items()) if self._stopped.keys() <= {w})
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in going]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
-        before = {where: (queue.applied, queue.shown) for where, queue in self.queues.items()}
+        before = self._applied
         counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), 0, {})
         taken_out = dict[PartitionId, pa.Table]()
         if rows:
@@ -253,20 +248,22 @@ class PartitionBacklog:
         changes = self._passed_change()
         if not rows and not changes:
             return None
-        self._taken = _Taken(counted, taken_out, before, barrier if changes else None)
-        return Step(counted.table, self._next_ts, changes, counted.repeated)
+        kept, times, repeated, _ = counted
+        passed = barrier if changes else None
+        self._present = Step(kept, self._next_ts, changes, repeated, times, taken_out, before, passed)
+        return self._present
 
     def put_back(self, ahead: RowsAhead) -> None:
         """Takes back the present step, which is not in the target, and holds rows back that wait for a schema
         change."""
-        taken_out, self._taken, self.barrier = self._taken, None, None
-        assert taken_out is not None  # what is put back was taken
-        if taken_out.passed is not None:
-            event = pa.Table.from_pylist([taken_out.passed.stop.event], EVENT_SCHEMA)
-            self.queues[taken_out.passed.where].put_back(event)
-        for where, rows in taken_out.rows.items():
+        step, self._present, self.barrier = self._present, None, None
+        assert step is not None  # what is put back was taken
+        if step.passed is not None:
+            event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
+            self.queues[step.passed.where].put_back(event)
+        for where, rows in step.taken.items():
             self.queues[where].put_back(rows)
-        for where, (applied, shown) in taken_out.before.items():
+        for where, (applied, shown) in step.before.items():
             self.queues[where].applied, self.queues[where].shown = applied, shown
         self.ahead.append(ahead)
 
@@ -487,11 +484,11 @@ class PartitionBacklog:
         """Notes that the present step, if there is one, is in the target."""
         done = self.quarantined
         self._quarantined = [entry for entry in self._quarantined if entry not in done]
-        taken_out, self._taken = self._taken, None
-        if taken_out is None:
+        step, self._present = self._present, None
+        if step is None:
             return
-        self._places.note_rows(taken_out.counted.table, taken_out.counted.times)
-        if (passed := taken_out.passed) is not None:
+        self._places.note_rows(step.rows, step.times)
+        if (passed := step.passed) is not None:
             tables = self._repeated_rows.tables_of(passed.change)
             self._places.note_change(passed.where, passed.moment, tables or ())
             self._counting.note_change()
