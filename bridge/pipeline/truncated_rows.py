@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,15 +44,10 @@ class Upstream(Protocol):
         RowsGoneError."""
 
 
-class _Moment(NamedTuple):
-    """A table at a commit ts."""
-
-    commit_ts: int
-    name: TableName
-
-
-_Found = Mapping[tuple[_Moment, str], Literals | str]
-"""The whole row, or the reason why there is none, by moment and image of the key."""
+_Place = tuple[int, TableName, str]
+"""A commit ts, a table, and the image of a key."""
+_Found = Mapping[_Place, Literals | str]
+"""The whole row, or the reason why there is none."""
 
 
 class CutRows:
@@ -106,25 +101,21 @@ class CutRows:
 
     def _read_back(self, cut: Iterable[RowChange]) -> _Found:
         """Reads the rows of these changes, moment by moment."""
-        wanted: dict[_Moment, dict[str, Literals]] = {}
-        for event in cut:
-            moment, image = _key_place(event)
-            names = split_forms(event.columns)[0].split(SEP)
-            wanted.setdefault(moment, {})[image] = dict(zip(names, image.split(SEP), strict=True))
-        rows_by_key: dict[tuple[_Moment, str], Literals | str] = {}
-        for moment, keys in sorted(wanted.items(), key=lambda item: item[0]):
-            rows = self._rows_at(moment, list(keys.values()))
-            for (image, key), row in zip(keys.items(), rows, strict=True):
-                rows_by_key[moment, image] = row if isinstance(row, str) else _with_key(row, key)
-        return rows_by_key
-
-    def _rows_at(self, moment: _Moment, keys: Sequence[Literals]) -> Sequence[Literals | str]:
-        try:
-            rows = self._upstream.rows_at(moment.commit_ts, moment.name, keys)
-        except RowsGoneError as gone:
-            return [str(gone)] * len(keys)
-        lost = f"the upstream has no such row of {moment.name} at commit ts {moment.commit_ts}"
-        return [lost if row is None else row for row in rows]
+        wanted: dict[tuple[int, TableName], dict[str, Literals]] = {}
+        for row in cut:
+            commit_ts, table, image = _key_place(row)
+            names = split_forms(row.columns)[0].split(SEP)
+            wanted.setdefault((commit_ts, table), {})[image] = dict(zip(names, image.split(SEP), strict=True))
+        found: dict[_Place, Literals | str] = {}
+        for (commit_ts, table), keys in sorted(wanted.items(), key=lambda item: item[0]):
+            why = f"the upstream has no such row of {table} at commit ts {commit_ts}"
+            try:
+                rows = self._upstream.rows_at(commit_ts, table, list(keys.values()))
+            except RowsGoneError as gone:
+                rows, why = [None] * len(keys), str(gone)
+            for (image, key), whole in zip(keys.items(), rows, strict=True):
+                found[commit_ts, table, image] = why if whole is None else _with_key(whole, key)
+        return found
 
 
 def _with_rows(
@@ -139,8 +130,8 @@ def _with_rows(
     return [whole for row in told for whole in _whole(row, rows_by_key)]
 
 
-def _key_place(event: RowChange) -> tuple[_Moment, str]:
-    return _Moment(event.commit_ts, TableName(event.schema, event.table)), event.after or ""
+def _key_place(event: RowChange) -> _Place:
+    return event.commit_ts, TableName(event.schema, event.table), event.after or ""
 
 
 def _with_key(row: Literals, key: Literals) -> Literals:
