@@ -289,7 +289,7 @@ class TransactionOrder(BoundaryOrder):
     @property
     def waiting(self) -> Amount:
         """The row changes that wait, and the bytes of those that are not on the disk."""
-        return Amount.total([self._backlog.amount, Amount(self._queue.rows, self._queue.bytes_in_memory)])
+        return Amount.total([self._backlog.amount, self._queue.waiting])
 
     def waiting_for(self) -> str:
         """Tells what the first transaction that is not whole lacks."""

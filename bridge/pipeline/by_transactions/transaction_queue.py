@@ -100,14 +100,9 @@ class TransactionQueue:
     """When one of them stood first (the clock's seconds)."""
 
     @property
-    def rows(self) -> int:
-        """How many rows wait."""
-        return len(self._rows)
-
-    @property
-    def bytes_in_memory(self) -> int:
-        """The bytes of those that are not on disk."""
-        return self._rows.in_memory.bytes
+    def waiting(self) -> Amount:
+        """How many rows wait, and the bytes of those that are not on disk."""
+        return Amount(len(self._rows), self._rows.in_memory.bytes)
 
     @property
     def is_empty(self) -> bool:

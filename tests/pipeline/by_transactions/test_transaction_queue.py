@@ -479,7 +479,7 @@ def test_rows_of_a_long_transaction_wait_on_disk() -> None:
     fed = Fed(queue(most=Amount(2, 1 << 20)))
     rows = [[row("1", 1, 10)], [row("2", n, 20 + n) for n in range(1, 4)], [row("2", n, 20 + n) for n in range(4, 8)]]
     assert [fed(*some) for some in rows] == [[], [], []]
-    assert (fed.queue.rows, fed.queue.bytes_in_memory) == (8, 0)
+    assert fed.queue.waiting == (8, 0)
     assert fed(end("1", 1, a=1)) == ["100"]
     assert fed(end("2", 2, a=7)) == [f"{20 + n}0" for n in range(1, 8)]
     assert fed.queue.is_empty
