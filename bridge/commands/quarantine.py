@@ -38,8 +38,8 @@ from bridge.protocols.values.untyped import split_forms, with_modes
 from bridge.quoting import quote_name
 from bridge.registry import KeptSchemas
 from bridge.rows.moments import Moment
-from bridge.rows.net_changes import Image, OrderedChanges, fold
-from bridge.rows.sql.conditions import binary_match
+from bridge.rows.net_changes import OrderedChanges, fold
+from bridge.rows.sql.conditions import WrittenColumns, binary_match
 from bridge.rows.sql.statement import Rendering
 from bridge.rows.types.resolve_types import typed
 from bridge.rows.types.type_check import CheckedTypes
@@ -262,8 +262,8 @@ class Quarantine:
         """Says why a change without an old image must not insert its row; that a row has its key, the server says."""
         if change.kind is not Kind.INSERT:
             return "the message does not hold the old row, so nothing tells whether the target's row is still the same"
-        image = Image(change.columns, change.after or "")
-        same = f"SELECT 1 FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT 1 FOR UPDATE"
+        where = binary_match(WrittenColumns.of(table, change.columns), (change.after or "").split(SEP))
+        same = f"SELECT 1 FROM {quote_name(*table.name)} WHERE {where} LIMIT 1 FOR UPDATE"
         return f"{table.name} has this row already" if session.rows(same) else ""
 
     def _refuse_outdated(self, session: Session, position: Position, change: RowChange, table: Table) -> None:

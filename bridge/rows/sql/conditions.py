@@ -13,7 +13,6 @@ from bridge.model import Column, Table
 from bridge.quoting import quote_name
 from bridge.rows.keys.key_spellings import spelled_texts
 from bridge.rows.literal_offsets import joined, parts_of, wrapped
-from bridge.rows.net_changes import Image
 from bridge.rows.sql import members
 from bridge.rows.sql.statement import cut_to_statements
 
@@ -22,8 +21,9 @@ _VALUES_PER_GUARD: Final = 200
 
 
 class WrittenColumns(NamedTuple):
-    """The columns of a column list that are written: names on the target, and positions in the image."""
+    """The columns of a column list that are written: those of the target, their names, and positions in the image."""
 
+    columns: tuple[Column, ...]
     names: tuple[str, ...]
     positions: tuple[int, ...] | None
     """None when the whole image is written."""
@@ -43,17 +43,17 @@ class WrittenColumns(NamedTuple):
             )
         columns_sent = [table.columns[name.lower()] for name in message_names]
         positions = [i for i, column in enumerate(columns_sent) if not column.generated]
-        names = tuple(columns_sent[i].name for i in positions)
-        return cls(names, None if len(positions) == len(columns_sent) else tuple(positions))
+        columns_written = tuple(columns_sent[i] for i in positions)
+        names = tuple(column.name for column in columns_written)
+        return cls(columns_written, names, None if len(positions) == len(columns_sent) else tuple(positions))
 
-    def with_zeros(self, table: Table, images: pa.Array) -> pa.Array:
+    def with_zeros(self, images: pa.Array) -> pa.Array:
         """Gives images of the columns that are written with the literals by which ENUM's error values are written."""
-        return members.with_zeros(images, [table.columns[name.lower()].type for name in self.names])
+        return members.with_zeros(images, [column.type for column in self.columns])
 
-    def literals_of(self, image: Image) -> list[str]:
+    def literals_of(self, image: Sequence[str]) -> Sequence[str]:
         """Gives the literals of an image that are written."""
-        literals = image.literals.split(SEP)
-        return literals if self.positions is None else [literals[i] for i in self.positions]
+        return image if self.positions is None else [image[at] for at in self.positions]
 
 
 def keys_of(columns: str, images: pa.Array, key: tuple[str, ...]) -> pa.Array:
@@ -105,14 +105,9 @@ def guards(table: Table, unique: tuple[str, ...], values: Sequence[Sequence[str]
         yield f"SELECT {','.join(names)} FROM {quote_name(*table.name)} WHERE {where}{but} LIMIT 1"
 
 
-def binary_match(table: Table, image: Image) -> str:
-    """Gives the condition that finds rows with exactly the image's values.
-
-    Raises ApplyError when the target lacks a column of the image.
-    """
-    written = WrittenColumns.of(table, image.columns)
-    columns = (table.columns[name.lower()] for name in written.names)
-    return " AND ".join(map(_match, columns, written.literals_of(image)))
+def binary_match(written: WrittenColumns, image: Sequence[str]) -> str:
+    """Gives the condition that finds rows with exactly the values of an image (its literals)."""
+    return " AND ".join(map(_match, written.columns, written.literals_of(image)))
 
 
 def set_by_themselves(table: Table) -> Iterator[str]:

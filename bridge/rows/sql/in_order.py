@@ -44,7 +44,6 @@ class _List:
     def __init__(self, table: Table, columns: str, key: tuple[str, ...]) -> None:
         self.shape = RowShape.of(table, columns, key)
         self.written = WrittenColumns.of(table, columns)
-        self.columns = [table.columns[name.lower()] for name in self.written.names]
         self.names = list(map(quote_name, self.written.names))
         self.target = quote_name(*table.name)
         self.insert = f"INSERT INTO {self.target} ({','.join(self.names)}) VALUES ("
@@ -68,23 +67,23 @@ class _Row(NamedTuple):
         return tuple([self.literals[at] for at in self.of.key_at])
 
     @property
-    def image(self) -> Image:
-        """The same for `conditions`."""
-        return Image(self.of.shape.columns, SEP.join(self.literals))
+    def matched(self) -> str:
+        """The condition that finds rows with exactly its values."""
+        return binary_match(self.of.written, self.literals)
 
     @property
     def written(self) -> Sequence[str]:
         """The literals of the columns that are written."""
-        positions = self.of.written.positions
-        return self.literals if positions is None else [self.literals[at] for at in positions]
+        return self.of.written.literals_of(self.literals)
 
     def values(self, zero: str) -> list[str]:
         """Gives the literals of the columns that are written, as INSERT takes them.  zero: as of `Moment`."""
-        return [_written(column, literal, zero) for column, literal in zip(self.of.columns, self.written, strict=True)]
+        cells = zip(self.of.written.columns, self.written, strict=True)
+        return [_written(column, literal, zero) for column, literal in cells]
 
     def update(self, condition: str, zero: str = "") -> str:
         """Writes the statement that sets the rows which a condition finds to it.  zero: as of `Moment`."""
-        cells = zip(self.of.columns, self.of.names, self.written, strict=True)
+        cells = zip(self.of.written.columns, self.of.names, self.written, strict=True)
         assigned = [
             f"{name}={_written(column, members.assigned(column, value), zero)}" for column, name, value in cells
         ]
@@ -409,11 +408,10 @@ class Moment:
         staying = {change.number for change in in_place}
         for change in self.changes:
             if change.old is not None and change.number not in staying:
-                sql = f"DELETE FROM {self._target} WHERE {binary_match(self.table, change.row_before.image)} LIMIT 1"
+                sql = f"DELETE FROM {self._target} WHERE {change.row_before.matched} LIMIT 1"
                 yield change.number, self._statement(Stage.DELETE, sql, expect=1)
         for change in _from_the_end(in_place):
-            where = binary_match(self.table, change.row_before.image)
-            sql = f"{change.row_after.update(where, self.zero)} LIMIT 1"
+            sql = f"{change.row_after.update(change.row_before.matched, self.zero)} LIMIT 1"
             yield change.number, self._statement(Stage.WRITE, sql, expect=1)
         coming = [change for change in self.changes if change.new is not None and change.number not in staying]
         yield from self._inserting(coming, is_single=is_single)
@@ -450,10 +448,10 @@ def _from_the_end(updates: Sequence[Change]) -> Iterator[Change]:
     """Gives updates of rows without a key so that one whose row becomes like another's comes behind that one: rows that
     are alike in what messages hold may differ in what only the target has."""
     updates_left = list(updates)
-    waiting = Counter(change.row_before.image for change in updates_left)
+    waiting = Counter(change.row_before.matched for change in updates_left)
     while updates_left:
-        free = [change for change in updates_left if not waiting[change.row_after.image]] or updates_left[:1]
+        free = [change for change in updates_left if not waiting[change.row_after.matched]] or updates_left[:1]
         for change in free:
-            waiting[change.row_before.image] -= 1
+            waiting[change.row_before.matched] -= 1
             yield change
         updates_left = [change for change in updates_left if not any(change is update for update in free)]

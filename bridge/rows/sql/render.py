@@ -67,7 +67,7 @@ def _write(net: KeyedChanges, rendering: Rendering, rows: WrittenRows) -> Iterat
     yield from _multi_row(table, into, rows.freed, "")
     takes_loads = rendering.load_bytes and table.name in rendering.loadable
     if takes_loads and images.nbytes >= MIN_BYTES and may_load(table, net.key, into.names):
-        images = yield from _loaded(table, into, into.with_zeros(table, images), rendering.load_bytes)
+        images = yield from _loaded(table, into, into.with_zeros(images), rendering.load_bytes)
     changed = into.names
     if not other_uniques(table, net.key) and is_exact(table, net.key):
         changed = tuple(name for name in into.names if name.lower() not in net.key) or into.names[:1]
@@ -80,7 +80,7 @@ def _multi_row(table: Table, into: WrittenColumns, images: pa.Array, suffix: str
         return
     names = ",".join(quote_name(name) for name in into.names)
     head, tail = f"INSERT INTO {quote_name(*table.name)} ({names}) VALUES (".encode(), f"){suffix}".encode()
-    images = into.with_zeros(table, images if into.positions is None else joined(parts_of(images, into.positions)))
+    images = into.with_zeros(images if into.positions is None else joined(parts_of(images, into.positions)))
     for body in cut_to_rows(images):
         yield Statement(Stage.WRITE, table.name, b"".join((head, body, tail)))
 
@@ -89,11 +89,10 @@ def _loaded(
     table: Table, into: WrittenColumns, images: pa.Array, load_bytes: int
 ) -> Generator[Statement, None, pa.Array]:
     """Gives loads of the images, and returns the images that LOAD DATA would not read as INSERT does."""
-    columns = [table.columns[name.lower()] for name in into.names]
     sql = load_statement(table, into.names)
     refused = []
     for rows in runs(images, load_bytes):
-        fits_load = pa.array(readable(rows, columns))
+        fits_load = pa.array(readable(rows, into.columns))
         if fits_load.false_count:
             refused.append(rows.filter(pc.invert(fits_load)))
             rows = rows.filter(fits_load)
@@ -107,7 +106,8 @@ def _render_keyless(net: KeylessChanges) -> Iterator[Statement]:
     coming: dict[str, list[str]] = {}
     for image, copies in net.copies.items():
         if copies < 0:
-            sql = f"DELETE FROM {quote_name(*table.name)} WHERE {binary_match(table, image)} LIMIT {-copies}"
+            where = binary_match(WrittenColumns.of(table, image.columns), image.literals.split(SEP))
+            sql = f"DELETE FROM {quote_name(*table.name)} WHERE {where} LIMIT {-copies}"
             yield Statement(Stage.DELETE, table.name, sql.encode(), expect=-copies)
         coming.setdefault(image.columns, []).extend([image.literals] * copies)
     for columns, images in coming.items():
