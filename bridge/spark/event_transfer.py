@@ -7,8 +7,7 @@ Spark.  On a cluster, and when there is no room for files, the events themselves
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeGuard
 from uuid import uuid4
@@ -25,8 +24,6 @@ of a container may be small.  A file that the driver has mapped takes its room u
 _FILE_NAME: Final = b"/"
 _TOO_LARGE: Final = b"!"
 """First bytes of values that are not Arrow data, which never begins with them."""
-Write = Callable[[pa.NativeFile], None]
-"""Writes Arrow data."""
 
 
 class Chunk(NamedTuple):
@@ -68,35 +65,31 @@ def coming_chunks(tables: Iterable[pa.Table], folder: str | None, most_bytes: fl
         yield Chunk(export_events(events, folder))
 
 
-def export_events(events: pa.Table, folder: str | None) -> bytes:
-    """Exports events (EVENT_SCHEMA) as an Arrow IPC stream; see `exported`."""
-    return exported(partial(write_stream, events), events.nbytes, folder)
+def export_events(events: pa.Table, folder: str | None, options: pa.ipc.IpcWriteOptions | None = None) -> bytes:
+    """Writes events (EVENT_SCHEMA), or another table, as an Arrow IPC stream to a new file in `folder`, and returns its
+    name.
 
-
-def write_stream(table: pa.Table, sink: pa.NativeFile) -> None:
-    """Writes a table as an Arrow IPC stream."""
-    with pa.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-
-
-def exported(write: Write, size: int, folder: str | None) -> bytes:
-    """Writes Arrow data of about `size` bytes to a new file in `folder`, and returns its name.
-
-    Without a folder, or when it has no room, returns the data itself.
+    Without a folder, or when it has no room, returns the stream itself.
     """
-    if has_room(folder, size):
+    if has_room(folder, events.nbytes):
         file = Path(folder, f"{uuid4().hex}.events")
         try:
             with pa.OSFile(str(file), "wb") as sink:
-                write(sink)
+                write_stream(events, sink, options)
         except OSError:
             file.unlink(missing_ok=True)
         else:
             return str(file).encode()
     buffer = pa.BufferOutputStream()
-    write(buffer)
+    write_stream(events, buffer, options)
     value: bytes = buffer.getvalue().to_pybytes()
     return value
+
+
+def write_stream(table: pa.Table, sink: pa.NativeFile, options: pa.ipc.IpcWriteOptions | None = None) -> None:
+    """Writes a table as an Arrow IPC stream."""
+    with pa.ipc.new_stream(sink, table.schema, options=options) as stream:
+        stream.write_table(table)
 
 
 def has_room(folder: str | None, size: float) -> TypeGuard[str]:
@@ -110,12 +103,6 @@ def has_room(folder: str | None, size: float) -> TypeGuard[str]:
 def is_file(value: bytes) -> bool:
     """Tells whether an exported value is the name of a file."""
     return value.startswith(_FILE_NAME)
-
-
-def opened(value: bytes) -> pa.NativeFile:
-    """Opens an exported value for reading.  A file is mapped into memory, and stays so as long as what was read from it
-    lives."""
-    return pa.memory_map(value.decode()) if is_file(value) else pa.BufferReader(value)
 
 
 def transfer_folder(spark: SparkSession, checkpoint: str) -> str | None:
@@ -147,7 +134,7 @@ def import_events(values: Iterable[bytes]) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def read_events(value: bytes) -> pa.Table:
-    """Reads exported events.  A file stays, and its content stays mapped as long as the table lives."""
-    with opened(value) as source:
-        return pa.ipc.open_stream(source).read_all()
+def read_events(value: bytes, options: pa.ipc.IpcReadOptions | None = None) -> pa.Table:
+    """Reads what was exported.  A file stays; it is mapped into memory, and stays so as long as the table lives."""
+    with pa.memory_map(value.decode()) if is_file(value) else pa.BufferReader(value) as source:
+        return pa.ipc.open_stream(source, options=options).read_all()

@@ -26,7 +26,7 @@ from bridge.rows.grouping import distinct, ends, numbered
 from bridge.rows.moments import in_order
 from bridge.sources.decoding_tasks import decoded
 from bridge.sources.source import MicroBatch
-from bridge.spark.event_transfer import exported, opened
+from bridge.spark.event_transfer import export_events, read_events
 from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log.coverage import Cut, LoggedChange
@@ -147,23 +147,15 @@ class _KeptEvents(NamedTuple):
 
 def _export_events(tables: Iterable[pa.Table], folder: str | None) -> Iterator[_KeptEvents]:
     for events in tables:
-        yield _KeptEvents(_exported(events, folder), _exported(_control_events(events)), events.nbytes)
-
-
-def _exported(table: pa.Table, folder: str | None = None) -> bytes:
-    return exported(partial(_write, table), table.nbytes, folder)
-
-
-def _write(table: pa.Table, sink: pa.NativeFile) -> None:
-    with pa.ipc.new_stream(sink, table.schema, options=_COMPRESSED) as stream:
-        stream.write_table(table)
+        control = export_events(_control_events(events), None, _COMPRESSED)
+        yield _KeptEvents(export_events(events, folder, _COMPRESSED), control, events.nbytes)
 
 
 def _imported(value: bytes, columns: Sequence[str] = ()) -> pa.Table:
     """columns: those that are needed of events, in their order; mostly all.  Others are not decompressed."""
-    options = pa.ipc.IpcReadOptions(included_fields=[EVENT_SCHEMA.names.index(name) for name in columns])
-    with opened(value) as source:
-        return pa.ipc.open_stream(source, options=options).read_all()
+    return read_events(
+        value, pa.ipc.IpcReadOptions(included_fields=[EVENT_SCHEMA.names.index(name) for name in columns])
+    )
 
 
 def _control_events(events: pa.Table) -> pa.Table:
@@ -244,7 +236,8 @@ def _stepped(
     for held in together(map(hashed, all_steps) if are_hashed else all_steps, _BYTES_HELD):
         for number, bucket in buckets(held, count):
             is_folded = folder is None or bucket.nbytes * count > held.nbytes * _MOST_OF_A_SHARE
-            yield number, _exported(last_of_some(plan.tables, bucket) if is_folded else bucket, folder)
+            last = last_of_some(plan.tables, bucket) if is_folded else bucket
+            yield number, export_events(last, folder, _COMPRESSED)
 
 
 def _fingerprints(
