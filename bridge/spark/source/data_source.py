@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import chain
 from typing import Any, Final
 
 import pyarrow as pa
@@ -32,8 +33,7 @@ from bridge.sources.kafka.offset_planner import planned
 from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.source import KafkaSource
-from bridge.sources.part_size import joined_lots, latest_ms
-from bridge.sources.source import Message, plain_sample
+from bridge.sources.source import plain_sample
 from bridge.spark.source.chunk_source import Offsets, flat, nested
 
 EVENT_ROWS: Final = (
@@ -224,11 +224,25 @@ class EventSource(DataSource):
         return EventStreamReader(self._read)
 
 
-class EventReader(DataSourceReader):
-    """Reads everything that the partitions, or the files, hold when the job is planned."""
+class _Reading:
+    """What both readers do."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Gives the events of a task, message by message, in the order of the partition.  Where nothing was planned,
+        Spark runs one task without a plan."""
+        if not isinstance(partition, _Task):
+            return
+        settings = self._options.settings
+        decoder = _decoder(partition.protocol, settings.timezone, settings.source.registry.registry())
+        for messages in _messages(settings.source, partition.wanted):
+            yield from event_rows(decode_messages(decoder, messages)).to_batches()
+
+
+class EventReader(_Reading, DataSourceReader):
+    """Reads everything that the partitions, or the files, hold when the job is planned."""
 
     def partitions(self) -> Sequence[_Task]:
         """Plans a task for each partition that holds messages; one for all files."""
@@ -239,16 +253,12 @@ class EventReader(DataSourceReader):
         ranges = [wanted for wanted in ranges if wanted.size]
         return [_Task(self._options.protocol_of(source), wanted) for wanted in ranges] if ranges else []
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads and decodes in a task."""
-        return _events(self._options, partition)
 
-
-class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class EventStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads what comes, micro-batch by micro-batch; its offsets are Kafka's."""
 
     def __init__(self, options: SourceOptions) -> None:
-        self._options = options
+        super().__init__(options)
         self._source: KafkaSource | None = None
         self._protocol = ""
         self._last: Offsets | None = None
@@ -291,10 +301,6 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._protocol = self._options.protocol_of(self._kafka())
         return [_Task(self._protocol, wanted) for wanted in ranges]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Reads and decodes in a task."""
-        return _events(self._options, partition)
-
     def _kafka(self) -> KafkaSource:
         if self._source is None:
             self._source = self._options.kafka()
@@ -305,27 +311,11 @@ class EventStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**vars(self), "_source": None}
 
 
-def _events(options: SourceOptions, task: InputPartition) -> Iterator[pa.RecordBatch]:
-    """Gives the events of a task, message by message, in the order of the partition.  Where nothing was planned, Spark
-    runs one task without a plan."""
-    if not isinstance(task, _Task):
-        return
-    settings = options.settings
-    decoder = _decoder(task.protocol, settings.timezone, settings.source.registry.registry())
-    for messages in _messages(settings.source, task.wanted):
-        yield from event_rows(decode_messages(decoder, messages)).to_batches()
-
-
 def _messages(source: SourceSection, wanted: OffsetRange | None) -> Iterable[Messages]:
     if wanted is None:
-        return joined_lots(map(_one, CaptureSource(source.input).messages(None, None)))
+        return chain.from_iterable(read() for read in CaptureSource(source.input).everything({}).reads(1))
     properties = {**source.client_properties, "bootstrap.servers": source.bootstrap_servers}
     return process_reader(tuple(sorted(properties.items()))).read([wanted])
-
-
-def _one(message: Message) -> Messages:
-    (topic, partition, offset), key, value, _ = message
-    return Messages([topic], [partition], [offset], [key], [value], [latest_ms(0)])
 
 
 @cache
