@@ -23,7 +23,7 @@ from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, Table, TableName
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import masked, row_bytes, taken, whole_texts
-from bridge.rows.grouping import Longs, distinct, ends
+from bridge.rows.grouping import Longs, distinct, ends, partitions_of
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Statement
@@ -469,12 +469,10 @@ def in_order(events: pa.Table, which: npt.NDArray[np.int64] | None = None) -> pa
 
 def ends_of(events: pa.Table) -> dict[PartitionId, int]:
     """Gives the offset after the last event of each partition."""
-    topics, numbers = distinct(events, ("topic",))
-    partitions = events["partition"].to_numpy().astype(np.int64)
-    widths = int(partitions.max(initial=0)) + 1
-    ends = np.zeros(len(topics) * widths, np.int64)
-    np.maximum.at(ends, numbers * widths + partitions, events["offset"].to_numpy() + 1)
-    return {(topics[n // widths][0], int(n % widths)): int(ends[n]) for n in np.flatnonzero(ends)}
+    where, codes = partitions_of(events)
+    ends = np.zeros(len(where), np.int64)
+    np.maximum.at(ends, codes, events["offset"].to_numpy() + 1)
+    return dict(zip(where, ends.tolist(), strict=True))
 
 
 @dataclass(frozen=True)

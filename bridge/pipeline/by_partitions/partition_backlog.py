@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -32,7 +32,7 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.amount import Amount
 from bridge.rows.gathering import position_of, taken
-from bridge.rows.grouping import Longs
+from bridge.rows.grouping import Longs, divided, partitions_of
 from bridge.rows.moments import Moment, in_order, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, tso_ms
 
@@ -156,8 +156,10 @@ class PartitionBacklog:
         dropped = 0
         for where in read:
             self._begin_at(where, 0, PartitionStart(0, 0, 0), now)
-        order = pc.sort_indices(events, [(name, "ascending") for name in ("topic", "partition", "offset", "index")])
-        for where, mine in _by_partition(taken(events, order.to_numpy().astype(np.int64))):
+        partitions, codes = partitions_of(events)
+        order = np.lexsort([events["index"].to_numpy(), events["offset"].to_numpy(), codes])
+        for code, mine in divided(taken(events, order), codes[order]):
+            where = partitions[code]
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)
             self._check_keys(where[0], kept)
@@ -492,12 +494,3 @@ class PartitionBacklog:
             tables = self._repeated_rows.tables_of(passed.change)
             self._places.note_change(passed.where, passed.moment, tables or ())
             self._counting.note_change()
-
-
-def _by_partition(events: pa.Table) -> Iterator[tuple[PartitionId, pa.Table]]:
-    """Cuts events, in the order of topic and partition, where one of these changes."""
-    topics, partitions = (events[name].combine_chunks() for name in ("topic", "partition"))
-    is_other = pc.or_(pc.not_equal(topics[1:], topics[:-1]), pc.not_equal(partitions[1:], partitions[:-1]))
-    cuts = (np.flatnonzero(is_other) + 1).tolist()
-    for start, end in pairwise([0, *cuts, events.num_rows] if events.num_rows else ()):
-        yield (topics[start].as_py(), partitions[start].as_py()), events.slice(start, end - start)

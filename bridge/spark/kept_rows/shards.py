@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import groupby, pairwise
+from itertools import groupby
 from operator import itemgetter
 from tempfile import mkdtemp
 from typing import Final, NamedTuple, TypeVar
@@ -28,8 +28,8 @@ from bridge.errors import BridgeError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import Table, TableName
 from bridge.rows.amount import Amount
-from bridge.rows.gathering import masked, taken, with_column
-from bridge.rows.grouping import Longs
+from bridge.rows.gathering import masked, with_column
+from bridge.rows.grouping import Longs, divided
 from bridge.rows.keys.key_spellings import is_alone
 from bridge.rows.keys.key_steps import ShapedRows, key_sums
 from bridge.rows.net_changes import OrderedChanges, fold, odd_tables, shapes_of
@@ -52,16 +52,6 @@ def _as_kind(changes: pa.Table, kind: Kind) -> pa.Table:
     dropped = "after" if kind is Kind.DELETE else "before"
     changes = with_column(changes, dropped, pa.nulls(changes.num_rows, pa.string()))
     return with_column(changes, "kind", pa.array(np.full(changes.num_rows, int(kind), np.int8)))
-
-
-def divided(rows: pa.Table, shard_of: Longs) -> Iterator[tuple[int, pa.Table]]:
-    """Divides rows by the numbers of their shards; those of a shard stay in order."""
-    if (shard_of[1:] != shard_of[:-1]).any():
-        order = np.argsort(shard_of, kind="stable")
-        rows, shard_of = rows.take(pa.array(order)), shard_of[order]
-    bounds = [0, *(np.flatnonzero(shard_of[1:] != shard_of[:-1]) + 1).tolist(), rows.num_rows]
-    for start, end in pairwise(bounds if rows.num_rows else ()):
-        yield int(shard_of[start]), rows.slice(start, end - start)
 
 
 def check_written(failed: Collection[NotWritten]) -> None:
@@ -110,10 +100,11 @@ class Shards:
         shapes, shape_of = shapes_of(self.catalog, changes)
         old, new, moves = ShapedRows.of(shapes, shape_of, changes).keys()
         stays, moved = np.flatnonzero(~moves), np.flatnonzero(moves)
-        gone, come = (_as_kind(taken(changes, moved), kind) for kind in (Kind.DELETE, Kind.INSERT))
+        some = changes.take(pa.array(moved))
+        gone, come = _as_kind(some, Kind.DELETE), _as_kind(some, Kind.INSERT)
         rows = pa.concat_tables([masked(changes, ~moves), gone, come])
         stay = pc.coalesce(new, old).take(pa.array(stays))
-        keys = pa.concat_arrays([stay, *(some.take(pa.array(moved)) for some in (old, new))])
+        keys = pa.concat_arrays([stay, *(one.take(pa.array(moved)) for one in (old, new))])
         tables = [zlib.crc32("\0".join(shape.table.name).encode()) for shape in shapes]  # alike in every process
         of_table = np.array(tables, np.int64)[shape_of[np.concatenate([stays, moved, moved])]]
         return rows, ((key_sums(keys) ^ of_table) >> 16) % self.count  # the lower bits of short keys are much alike

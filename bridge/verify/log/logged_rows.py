@@ -20,14 +20,13 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, PartitionStart, TableName
 from bridge.protocols.values.untyped import split_forms, with_forms
 from bridge.rows.gathering import masked, taken, whole_texts
-from bridge.rows.grouping import Bools, Longs, combined, distinct, ends, numbered, partitions_of
+from bridge.rows.grouping import Bools, Longs, combined, distinct, divided, ends, numbered, partitions_of
 from bridge.rows.keys.key_steps import RowShape, ShapedRows, Steps, key_sums
 from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
 from bridge.rows.types.resolve_types import shapes_typed
 from bridge.rows.types.type_check import CheckedTypes
-from bridge.spark.kept_rows.shards import divided
 from bridge.tso import ms_tso
 from bridge.verify.log.coverage import WAITS_MS, Cut, NameKey, TableCoverage
 from bridge.verify.log.log_tables import LoggedTable, RowGroup
@@ -284,13 +283,7 @@ def by_table(steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
     All tables are handled together: to filter the steps of each of 1,000 tables took longer than all other work.
     """
-    numbers = steps["table_number"].to_numpy()
-    if (np.diff(numbers) < 0).any():
-        order = np.argsort(numbers, kind="stable")
-        steps, numbers = taken(steps, order), numbers[order]
-    for number in np.unique(numbers).tolist():
-        start, end = np.searchsorted(numbers, [number, number + 1]).tolist()
-        yield number, steps.slice(start, end - start)
+    return divided(steps, steps["table_number"].to_numpy())
 
 
 def buckets(steps: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:
