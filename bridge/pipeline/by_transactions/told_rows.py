@@ -18,7 +18,7 @@ from bridge.model import PartitionId
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
 from bridge.rows.amount import Amount
-from bridge.rows.gathering import masked
+from bridge.rows.gathering import masked, position_of
 from bridge.rows.grouping import Bools, Longs, distinct, partitions_of
 from bridge.rows.order_and_slices import TableChunk
 from bridge.spark.kept_rows.places import spilled
@@ -198,6 +198,10 @@ class ToldRows:
     def in_memory(self) -> Amount:
         """How much of them is not on disk."""
         return Amount.total(part.amount for part in self.parts if part.is_here)
+
+    def position(self, row: int) -> str:
+        """Gives the position of the message of a row."""
+        return str(position_of(self.table, row))
 
     def only(self, which: Bools) -> ToldRows:
         """Gives those of a mask."""

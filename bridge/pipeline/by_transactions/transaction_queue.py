@@ -212,7 +212,6 @@ class TransactionQueue:
             raise _unplaced("a row")
         rows = ToldRows.of(events)
         where, codes = partitions_of(rows.table)
-        offsets = rows.table["offset"].to_numpy()
         if (rows.numbers & LAST_POSITION == LAST_POSITION).any():
             raise SourceError(
                 "a file of the upstream's binlog is larger than 4 GiB, and nothing tells the order of what lies beyond",
@@ -224,7 +223,7 @@ class TransactionQueue:
             self.reached.begin_at(server)
         for code, one in enumerate(where):
             self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
-        is_copy = self._are_copies(rows, where, codes, offsets)
+        is_copy = self._are_copies(rows, where, codes)
         parts = self._rows.parts + rows.only(~is_copy).parts
         self._rows = ToldRows(tuple(part for part in parts if part.table.num_rows) or self._rows.parts[:1])
         if self._rows.in_memory.exceeds(self.most):
@@ -239,35 +238,34 @@ class TransactionQueue:
             raise other_binlog(why, position)
         self._doubts.setdefault(id_, why)
 
-    def _are_copies(self, rows: ToldRows, where: Sequence[PartitionId], codes: Longs, offsets: Longs) -> Bools:
+    def _are_copies(self, rows: ToldRows, where: Sequence[PartitionId], codes: Longs) -> Bools:
         """Tells which rows are copies; raises SourceError for those that come too late, and out of order."""
         place = self.reached.place
-        is_copy = self._are_of_due(rows, where, codes, offsets)
+        is_copy = self._are_of_due(rows)
         if (is_late := is_copy & (rows.numbers > place.last)).any():
-            raise before_change(_position(where[codes[is_late][0]], offsets[is_late][0]))
+            raise before_change(rows.position(int(is_late.argmax())))
         self.reached.gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
         is_set_back = np.zeros(len(rows), np.bool_)
         if self.next_ts > _HOUR:  # ENDs may tell no time
             is_set_back = is_copy & (rows.table["commit_ts"].to_numpy() > self.next_ts + _HOUR)
         if rows.is_loose.any():
             done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
-            is_copy |= rows.is_loose & (offsets < done)
+            is_copy |= rows.is_loose & (rows.table["offset"].to_numpy() < done)
             is_set_back |= ~is_copy & rows.is_of_first_snapshot & (rows.numbers <= place.number)
         if is_set_back.any():
-            raise _set_back(_position(where[codes[is_set_back][0]], offsets[is_set_back][0]))
+            raise _set_back(rows.position(int(is_set_back.argmax())))
         of_snapshot = np.flatnonzero(rows.is_loose & ~is_copy & rows.is_of_first_snapshot)
         for number, at in zip(*np.unique(rows.numbers[of_snapshot], return_index=True), strict=True):
-            position = _position(where[codes[of_snapshot[at]]], offsets[of_snapshot[at]])
-            self.snapshot.check(int(number), place, position)
+            self.snapshot.check(int(number), place, rows.position(int(of_snapshot[at])))
         return is_copy
 
-    def _are_of_due(self, rows: ToldRows, where: Sequence[PartitionId], codes: Longs, offsets: Longs) -> Bools:
+    def _are_of_due(self, rows: ToldRows) -> Bools:
         """Tells which rows are of transactions that were due; those in doubt are not, before the server was asked."""
         reached, last, (servers, of_server) = self.reached, self.reached.place.last, rows.of_servers
         is_copy: Bools = ~rows.is_loose & (rows.numbers <= reached.place.number)
         if (foreign := np.flatnonzero(rows.is_loose & rows.are_of(reached.is_foreign))).size:
             at = int(foreign[0])
-            self._doubt(_LOOSE_ROWS, f"a row is of {servers[of_server[at]]}", _position(where[codes[at]], offsets[at]))
+            self._doubt(_LOOSE_ROWS, f"a row is of {servers[of_server[at]]}", rows.position(at))
         own = np.flatnonzero(~rows.is_loose & self._may_contradict(rows))
         own = own[np.lexsort([rows.numbers[own], rows.codes[own]])]
         ends = np.flatnonzero(np.diff(rows.codes[own], prepend=-1, append=-1))  # of the rows of each transaction
@@ -275,7 +273,7 @@ class TransactionQueue:
         for at in own[np.unique(np.concatenate([ends[:-1], ends[1:] - 1]))].tolist():
             id_, number, server = rows.ids[rows.codes[at]], int(rows.numbers[at]), servers[of_server[at]]
             if why := reached.contradiction(server, id_, number, last):
-                self._doubt(id_, why, _position(where[codes[at]], offsets[at]))
+                self._doubt(id_, why, rows.position(at))
             if id_ in self._doubts:
                 doubted.append(rows.codes[at])
             elif reached.is_again(server, id_):
@@ -508,10 +506,6 @@ def _lacks(end: End, one: int | None, transactions: Transactions) -> str:
             return ""
         there = rows.counts(rows.distinct)
     return f"lacks rows: {missing_rows(end.marks[0], there)}"
-
-
-def _position(where: PartitionId, offset: int) -> str:
-    return f"{where[0]}/{where[1]}/{offset}"
 
 
 def _set_back(where: str) -> SourceError:
