@@ -213,6 +213,18 @@ def test_left_out_in_part(target: str, session: Session) -> None:
         run_all(target, in_one_partition([schema_change(100, "ALTER TABLE f DROP INDEX z"), boundary(101)], 20))
 
 
+def test_a_check_whose_name_the_upstream_chose(target: str, session: Session) -> None:
+    """It is known by the form of that name when it is dropped in words that other constraints have, too."""
+    changes = [
+        "CREATE TABLE e (id INT PRIMARY KEY, CHECK (id > 0))",
+        "ALTER TABLE e ADD CHECK (id > 1), ADD CONSTRAINT own CHECK (id > 2)",
+        "ALTER TABLE e DROP CONSTRAINT e_chk_1, DROP CONSTRAINT e_chk_2, DROP CONSTRAINT own, ADD COLUMN b INT",
+    ]
+    events = [schema_change(10 + i, text) for i, text in enumerate(changes)]
+    run_all(target, in_one_partition([*events, boundary(99)]), ddl=ddl_rules(source="mysql-8"))
+    assert [name for (name, *_) in session.rows("SHOW COLUMNS FROM e")] == ["id", "b"]
+
+
 @pytest.mark.parametrize(
     ("given", "sender", "source"),
     [

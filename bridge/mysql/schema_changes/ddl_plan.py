@@ -55,8 +55,8 @@ _VIEWS: Final = {
     "partition": ("partitions", "partition_name"),
 }
 """Where information_schema tells of parts of a table."""
-_CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?", re.IGNORECASE)
-"""The names that TiDB and MySQL give to an index on an expression without a name."""
+_CHOSEN_BY_SERVER: Final = re.compile(r"(expression|functional)_index(_\d+)?|.+_chk_\d+|constraint_\d+", re.IGNORECASE)
+"""The names that TiDB and MySQL give to an index on an expression without a name; MySQL and MariaDB to a check."""
 
 
 class Planner:
@@ -278,8 +278,7 @@ class OnTarget(Surroundings):
 
     def lacks(self, table: TableName, thing: OmittedObject) -> bool:
         names = {one.name.lower() for one in self._journal.left_out(self._session) if one.kind == thing.kind}
-        unnamed = thing.kind == "index" and _CHOSEN_BY_SERVER.fullmatch(thing.name)
-        if thing.name.lower() not in names and not ("" in names and unnamed):
+        if thing.name.lower() not in names and not ("" in names and _CHOSEN_BY_SERVER.fullmatch(thing.name)):
             return False
         if thing.kind == "table":
             return definition(self._session, table) is None
