@@ -308,6 +308,9 @@ REWRITES: list[tuple[str, dict[str, str]]] = [
            " j INT DEFAULT 5)",
       MY57: "CREATE TABLE t (d DATE NOT NULL, e DATE, f DATETIME(3) DEFAULT NOW(3), g TIME, h VARCHAR(36),"
             " i TEXT DEFAULT NULL, j INT DEFAULT 5)"}),
+    ("CREATE TABLE t (a INT) AUTOEXTEND_SIZE=4M STATS_PERSISTENT=0",
+     flavours("CREATE TABLE t (a INT) STATS_PERSISTENT=0", *MARIADB)),
+    ("ALTER TABLE t AUTOEXTEND_SIZE = 8M", flavours(NOTHING, *MARIADB)),
     # what only looks like something
     ("ALTER TABLE t ADD COLUMN `AUTO_RANDOM` INT COMMENT 'CLUSTERED, VECTOR(3) /*T! x */ -- '' \\\\'", {}),
     ("CREATE TABLE t (`CHARACTER` INT, `SET` INT, `COLLATE` INT) COMMENT='TTL=x'", {}),

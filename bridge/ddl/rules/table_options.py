@@ -71,7 +71,7 @@ def _left_out(statement: StatementParts, site: Site) -> Iterator[tuple[Sequence[
         if known.database:
             yield ["COMMENT"], "the target has no comments of databases"
     if not target.has(Feature.MYSQL_SYNTAX):
-        yield ["COMPRESSION"], _WHY
+        yield ["COMPRESSION", "AUTOEXTEND_SIZE"], _WHY
     is_table = known.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
     knows_encryption = target.has(Feature.MYSQL_SYNTAX if is_table else Feature.DATABASE_ENCRYPTION)
     if not knows_encryption or (("ENCRYPTION", "Y") in told and not target.encrypts):
