@@ -26,7 +26,7 @@ if find_spec("dateutil") is None:
 
 def register(spark: SparkSession) -> None:
     """Registers the data source `bridge`, so that `spark.read.format("bridge")` and `spark.readStream.format("bridge")`
-    give decoded change events (`bridge.spark.source.data_source`)."""
-    from bridge.spark.source.data_source import EventSource
+    give decoded change events (`bridge.spark.data_source`)."""
+    from bridge.spark.data_source import EventSource
 
     spark.dataSource.register(EventSource)

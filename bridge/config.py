@@ -20,8 +20,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from bridge.ddl.by_table.event_filters import EventFilter
-from bridge.ddl.by_table.table_settings import EventFilterTable, RouteTable
+from bridge.ddl.by_table.event_filters import EventFilter, EventFilterTable, RouteTable
 from bridge.ddl.policy import DdlRules, ddl_rules
 from bridge.errors import UsageError
 from bridge.filters.routes import IgnoredRows, Routes, RowRules, parse_route
@@ -31,7 +30,7 @@ from bridge.mysql.connection.tls import Tls, TlsMode
 from bridge.protocols import require_protocol
 from bridge.protocols.debezium.recognition import BinaryMode, DebeziumModes, DecimalMode, TimeMode
 from bridge.protocols.decoder import MS_AHEAD, DecodeOptions
-from bridge.protocols.values.timezones import timestamp_converter
+from bridge.protocols.values.event_time import timestamp_converter
 from bridge.registry import SchemaRegistry, check_urls
 from bridge.secret_settings import read_secret, resolve
 from bridge.tso import parse_moment

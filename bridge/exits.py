@@ -23,8 +23,8 @@ from typer._click.exceptions import NoArgsIsHelpError
 from typer.exceptions import TyperException
 
 from bridge import console
+from bridge.console import without_secrets
 from bridge.errors import BridgeError, StoppedError, UsageError
-from bridge.foreign_text import without_secrets
 
 BUG: Final = 70
 INTERRUPTED: Final = 130

@@ -18,8 +18,8 @@ from typing import Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from bridge.cache import cache_folder, cached
+from bridge.console import keep_secret
 from bridge.errors import RegistryAwayError, SourceError, UsageError
-from bridge.foreign_text import keep_secret
 from bridge.mysql.connection.tls import Tls
 from bridge.protocols.decoder import MAX_CACHED, DecodeError, SchemaId, SchemaLookup
 

@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 FLOORS = (
-    {"errors", "foreign_text", "events", "tso", "model", "quoting", "filters", "secret_settings", "ends", "cache"},
+    {"errors", "events", "tso", "model", "console", "filters", "secret_settings", "ends", "phases", "cache"},
     {"ddl"},
     {"protocols"},
     {"rows"},
@@ -28,7 +28,7 @@ FLOORS = (
     {"watch"},
     {"verify"},
     {"commands"},
-    {"console", "exits"},
+    {"exits"},
     {"demo"},
     {"cli"},
     {"__main__"},
@@ -36,7 +36,7 @@ FLOORS = (
 """Packages and modules of `bridge`, the lowest first; one imports from its own floor and from those below."""
 PURE = ("protocols", "rows", "ddl")
 DRIVERS = {"pyspark", "pymysql", "sqlalchemy", "confluent_kafka"}
-CEILING = 51_663
+CEILING = 50_803
 """The most lines of `bridge`, without `demo` and `local`."""
 
 

@@ -14,8 +14,7 @@ from bridge.config import Settings
 from bridge.errors import SettingsError, UsageError
 from bridge.mysql.connection.tls import Tls
 from bridge.secret_settings import read_secret
-from bridge.settings.load import load_settings
-from bridge.settings.problems import variables
+from bridge.settings.load import load_settings, variables
 from tests.support.kubernetes import service_links
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from bridge.ends.end import Abandoned, End, Ends
+from bridge.ends import Abandoned, End, Ends
 from bridge.errors import TargetError
 
 

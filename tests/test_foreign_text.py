@@ -22,15 +22,15 @@ from hypothesis import strategies as st
 from bridge import console
 from bridge.cli import output, progress_bars
 from bridge.cli.logs import configure_logs
-from bridge.commands.check.finding import fail
+from bridge.commands.check import fail
 from bridge.commands.ddl import Translation
 from bridge.commands.inspect import Record, table_lines
 from bridge.commands.quarantine import EntryOutcome
 from bridge.commands.status import PipelineStatus
+from bridge.console import redacted, visible
 from bridge.ddl.rewrite import RewriteStep
 from bridge.errors import StoppedError
 from bridge.events import DdlStatement, Kind, Position, RowChange, Undecodable
-from bridge.foreign_text import redacted, visible
 from bridge.model import PartitionStart, SchemaChange, TableName
 from bridge.mysql.state.ddl_journal import JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress, ProgressTable

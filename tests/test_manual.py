@@ -26,7 +26,7 @@ from bridge.config import Settings
 from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.mysql.state.schema import VERSION
-from bridge.pipeline.watching.status import Status
+from bridge.pipeline.status import Status
 from bridge.settings.load import load_settings
 from tests.support import settings_page
 from tests.support.command import bridge

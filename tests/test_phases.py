@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.ends.phases import Phase, PhaseClock, shares
 from bridge.errors import UsageError
+from bridge.phases import Phase, PhaseClock, shares
 from bridge.tso import ms_tso, parse_moment
 
 

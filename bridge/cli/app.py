@@ -16,7 +16,7 @@ import typer
 from bridge import console
 from bridge.cli import output
 from bridge.cli.early_stop import CLEAN_STOPS, end_before_work
-from bridge.cli.groups import config, ctl, ddl, quarantine
+from bridge.cli.groups import config_app, ctl_app, ddl_app, quarantine_app
 from bridge.cli.help_layout import UNKNOWN, Heading, command, page_app, page_of
 from bridge.cli.options import (
     DECODING,
@@ -31,9 +31,9 @@ from bridge.cli.options import (
     takes_settings,
 )
 from bridge.cli.pipeline_run import run_pipeline
+from bridge.console import is_text
 from bridge.errors import UnknownPipelineError, UsageError
 from bridge.exits import exit_code
-from bridge.foreign_text import is_text
 
 if TYPE_CHECKING:
     from bridge.config import Settings
@@ -57,10 +57,10 @@ app = page_app(
     " bridge.toml",
     exits={1: "different (verify, demo), or the pipeline is unknown", 4: STOPPED_EARLY, 5: OWNED[5]},
 )
-app.add_typer(config.app, name="config", rich_help_panel=LEARN)
-app.add_typer(ctl.app, name="ctl", rich_help_panel=DECIDE)
-app.add_typer(ddl.app, name="ddl", rich_help_panel=DECIDE)
-app.add_typer(quarantine.app, name="quarantine", rich_help_panel=DECIDE)
+app.add_typer(config_app, name="config", rich_help_panel=LEARN)
+app.add_typer(ctl_app, name="ctl", rich_help_panel=DECIDE)
+app.add_typer(ddl_app, name="ddl", rich_help_panel=DECIDE)
+app.add_typer(quarantine_app, name="quarantine", rich_help_panel=DECIDE)
 
 
 def _print_version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ import structlog
 from structlog.typing import EventDict
 
 from bridge import console
-from bridge.foreign_text import redacted, visible
+from bridge.console import redacted, visible
 
 _STYLES: Final = {"warning": "\x1b[33m", "error": "\x1b[31m"}
 """The levels that have a colour."""

@@ -14,8 +14,8 @@ import typer
 
 from bridge import console
 from bridge.cli.help_layout import Heading
+from bridge.console import visible
 from bridge.errors import UsageError
-from bridge.foreign_text import visible
 
 if TYPE_CHECKING:
     from bridge.config import Settings

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from bridge import console
-from bridge.ends.phases import WORDS, shares
+from bridge.console import readable, redacted, visible
 from bridge.errors import counted
-from bridge.foreign_text import readable, redacted, visible
+from bridge.phases import WORDS, shares
 from bridge.tso import tso_time
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from bridge.commands.check.finding import Finding
+    from bridge.commands.check import Finding
     from bridge.commands.ddl import Translation
     from bridge.commands.quarantine import EntryOutcome
     from bridge.commands.status import PipelineStatus
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from bridge.ddl.rewrite import RewriteStep
     from bridge.mysql.state.ddl_journal import JournalEntry
     from bridge.mysql.state.quarantine import StoredEntry
-    from bridge.pipeline.watching.status import Status
-    from bridge.pipeline.watching.status_reporter import Outcome
+    from bridge.pipeline.heartbeat import Outcome
+    from bridge.pipeline.status import Status
     from bridge.verify.report import Report, TableResult
 
 _VERIFY_WIDTH = 132

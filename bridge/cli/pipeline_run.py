@@ -154,8 +154,8 @@ def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, 
     _handle_signals(lambda *_: stopped.set())
     tell_while_alive()
     from bridge.commands.replicate import assemble
-    from bridge.ends.end import Abandoned
-    from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS
+    from bridge.ends import Abandoned
+    from bridge.pipeline.heartbeat import BEFORE_PROGRESS
 
     def interrupt(*_: object) -> None:
         stopped.set()

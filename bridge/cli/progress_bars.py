@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, ProgressColumn, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from bridge.cli.output import seconds
-from bridge.foreign_text import visible
+from bridge.console import visible
 from bridge.model import TableName
-from bridge.pipeline.watching.status import Status
+from bridge.pipeline.status import Status
 from bridge.tso import tso_time
 
 SECONDS: Final = 10.0

@@ -17,17 +17,16 @@ from bridge.ddl.lexer import UnreadableError, statements
 from bridge.ddl.parser import PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Verdict
 from bridge.ddl.rewrite import RewriteStep, rewrite
-from bridge.ddl.rule import Site, Surroundings, UnsupportedError
-from bridge.ddl.server_features import Capabilities, named_capabilities
+from bridge.ddl.rule import Capabilities, Site, Surroundings, UnsupportedError, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import DdlStatement
 from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
+from bridge.mysql.schema_changes.ddl_fingerprint import skipped_before
 from bridge.mysql.schema_changes.ddl_plan import OnTarget
 from bridge.mysql.schema_changes.ddl_session import UTC, known_zone
-from bridge.mysql.schema_changes.existing_objects import skipped_before
 from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder

@@ -10,16 +10,16 @@ from itertools import islice
 from typing import Any, Final
 
 from bridge.config import Settings
+from bridge.console import readable, visible
 from bridge.errors import UsageError
 from bridge.events import SEP, Event, Position, RowChange, Undecodable, key_names
 from bridge.filters.table_filter import TableFilter
-from bridge.foreign_text import readable, visible
 from bridge.protocols import DecodeError, Decoder, decode_message, in_json, make_decoder, recognise
+from bridge.protocols.batch_decode import ruled_row
 from bridge.protocols.decode import bad_message, highest_ts
 from bridge.protocols.detect import recognise_message
-from bridge.protocols.ruled_rows import ruled_row
 from bridge.protocols.values.json_message import json_object
-from bridge.protocols.values.untyped import split_forms
+from bridge.protocols.values.row_image import split_forms
 from bridge.sources.source import Message, Source, plain_sample
 from bridge.tso import tso_time
 

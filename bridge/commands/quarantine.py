@@ -19,7 +19,7 @@ from bridge.errors import ApplyError, BridgeError, TargetError, UsageError, coun
 from bridge.events import SEP, Boundary, Code, DdlStatement, Event, Kind, LeftOut, Position, RowChange, Undecodable
 from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import Table, TableName
+from bridge.model import Table, TableName, quote_name
 from bridge.mysql.apply.run_statement import refused_changes
 from bridge.mysql.catalog import find_side_effects, load_tables, refuse_side_effects
 from bridge.mysql.connection.session import Session
@@ -32,20 +32,16 @@ from bridge.mysql.state.quarantine import QuarantineState, StoredEntry, entry_id
 from bridge.mysql.state.routes_record import require_kept_routes
 from bridge.pipeline.truncated_rows import CUT, CutRows, Upstream
 from bridge.protocols import Decoder, decode_message, in_json, is_mysql_born, make_decoder
-from bridge.protocols.event_columns import events_of, events_table
-from bridge.protocols.ruled_rows import ruled_row
-from bridge.protocols.values.untyped import split_forms, with_modes
-from bridge.quoting import quote_name
+from bridge.protocols.batch_decode import events_of, events_table, ruled_row
+from bridge.protocols.values.row_image import split_forms, with_modes
 from bridge.registry import KeptSchemas
 from bridge.rows.moments import Moment
 from bridge.rows.net_changes import OrderedChanges, fold
-from bridge.rows.sql.conditions import WrittenColumns, binary_match
-from bridge.rows.sql.statement import Rendering
-from bridge.rows.types.resolve_types import typed
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.rows.resolve_types import typed
+from bridge.rows.sql.statement import Rendering, WrittenColumns, binary_match
+from bridge.rows.type_check import CheckedTypes
 from bridge.tso import ms_tso, tso_ms, tso_time
-from bridge.verify.log.applied_changes import as_run
-from bridge.verify.log.coverage import LoggedChange
+from bridge.verify.log.coverage import LoggedChange, as_run
 
 _SHOWN: Final = ("kind", "code", "commit_ts", "schema", "table", "reason", "statement", "before", "after")
 _LEAVES_ROW: Final = LEAVES_ROWS | {ChangeClass.ADD_COLUMN}

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Final
 
 from bridge.commands.connections import protocol_of, replicas_of, source_of, target_of, upstream_of, warn_of_extra_keys
 from bridge.config import RETRY_SECONDS, Settings
-from bridge.ends.end import Abandoned, Ends
+from bridge.ends import Abandoned, Ends
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.pipeline import Pipeline
-from bridge.pipeline.watching.status import retried_at_start
+from bridge.pipeline.status import retried_at_start
 from bridge.sources.kafka.topic_guard import asked
 from bridge.sources.source import Source
 from bridge.spark.session import StartingSession
 from bridge.tso import parse_moment
 from bridge.verify.source.historical_rows import UpstreamRows
-from bridge.watch.lookups import Lookups
+from bridge.watch.document import Lookups
 from bridge.watch.server import parse_address, write_address
 
 if TYPE_CHECKING:

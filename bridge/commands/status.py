@@ -12,9 +12,8 @@ from typing import Any, Final
 import orjson
 
 from bridge.commands.connections import open_session
-from bridge.ends.phases import shares
 from bridge.errors import OwnedError, UsageError
-from bridge.model import goes_by_partition
+from bridge.model import goes_by_partition, quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import writable
@@ -23,8 +22,8 @@ from bridge.mysql.state.ddl_journal import OPEN, Journal, JournalEntry
 from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
-from bridge.pipeline.watching.status import said_lags
-from bridge.quoting import quote_name
+from bridge.phases import shares
+from bridge.pipeline.status import said_lags
 from bridge.tso import tso_ms, tso_time
 
 GUARANTEES: Final = {

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.ddl.alter_actions import (
+from bridge.ddl.classes import (
+    CONSTRAINTS,
     ColumnNames,
+    StatementKind,
     action_class,
     additions,
     alter_actions,
@@ -17,7 +19,6 @@ from bridge.ddl.alter_actions import (
     split_at_commas,
     without_if,
 )
-from bridge.ddl.classes import CONSTRAINTS, StatementKind
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.lexer import END, Token, tokens
 from bridge.ddl.parser import Classified, begins_database_option, outside

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from bridge.model import TableName
-from bridge.quoting import quote_name
+from bridge.model import TableName, quote_name
 
 _TOKEN: Final = re.compile(
     r"""(?P<space>\s+|--(?=[\s]|$)[^\n]*|\#[^\n]*)

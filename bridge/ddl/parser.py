@@ -11,8 +11,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from bridge.ddl.alter_actions import action_class, additions, alter_actions, swaps_columns
-from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.classes import ChangeClass, StatementKind, action_class, additions, alter_actions, swaps_columns
 from bridge.ddl.lexer import END, Named, NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
 from bridge.ddl.other_statements import changes_no_table
 from bridge.filters.table_filter import SYSTEM_SCHEMAS, plain_name

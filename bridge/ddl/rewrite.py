@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.by_table.routing import routed_statement
-from bridge.ddl.classes import ChangeClass, StatementKind
+from bridge.ddl.classes import ChangeClass, StatementKind, split_at_commas
 from bridge.ddl.clauses import StatementParts, outer, span_of, statement_parts
 from bridge.ddl.lexer import Token, opened
 from bridge.ddl.parser import Classified, Refused, classify
-from bridge.ddl.rule import Edit, OmittedObject, RewriteRule, Site, UnsupportedError
+from bridge.ddl.rule import Edit, Feature, OmittedObject, RewriteRule, Site, UnsupportedError
 from bridge.ddl.rules import (
     charsets,
     column_definitions,
@@ -28,7 +27,6 @@ from bridge.ddl.rules import (
     tidb,
     time_zones,
 )
-from bridge.ddl.server_features import Feature
 
 RULES: Final[tuple[tuple[RewriteRule, Feature | None], ...]] = (
     (tables.recover, Feature.TIDB_SYNTAX),

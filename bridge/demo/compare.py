@@ -9,9 +9,9 @@ from typing import Any, Final
 from pymysql.err import MySQLError
 
 from bridge.demo.model import BankTable
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import error_code, server_words
-from bridge.quoting import quote_name
 
 SHOWN_ROWS: Final = 3
 NO_SUCH_TABLE: Final = 1146

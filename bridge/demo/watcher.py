@@ -11,10 +11,10 @@ from pymysql.err import MySQLError
 
 from bridge.demo.bank import LEDGER, SCHEMA
 from bridge.demo.model import BankTotals, Transaction
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import error_code
-from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
 NO_SUCH_TABLE: Final = 1146

@@ -15,10 +15,9 @@ from typing import Final, NamedTuple
 from unicodedata import combining, normalize
 
 from bridge.errors import ApplyError, TargetError
-from bridge.model import Table, TableName
+from bridge.model import Table, TableName, quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.table_definition import among, load_objects
-from bridge.quoting import quote_name
 
 _SHOWN: Final = 5
 _FOLLOWED: Final = "('CASCADE', 'SET NULL', 'SET DEFAULT')"

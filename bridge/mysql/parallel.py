@@ -17,7 +17,6 @@ from typing import Any, Final, Protocol
 import structlog
 from pymysql.err import MySQLError
 
-from bridge.ends.phases import Phase
 from bridge.errors import BridgeError, StoppedError
 from bridge.model import Advance, Table, TableName, goes_by_partition
 from bridge.mysql.apply import load_data
@@ -29,7 +28,8 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOCK_WAIT, LOST, LockConflictError, is_lock_wait, server_words
 from bridge.mysql.state.ownership import Ownership, mark_connection
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.rows.keys.key_spellings import is_alone
+from bridge.phases import Phase
+from bridge.rows.key_spellings import is_alone
 from bridge.rows.net_changes import odd_tables
 from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.sql.statement import PLAIN, NotWritten, NotWrittenError, Rendering, Statement, WritePart

@@ -11,7 +11,7 @@ from pymysql.constants import ER
 from pymysql.err import MySQLError
 
 from bridge.ddl.collation_tables import KnownCollations, both_utf8
-from bridge.ddl.server_features import Capabilities, Flavour, read_version
+from bridge.ddl.rule import Capabilities, Flavour, read_version
 from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import LOST, OPTION_PREVENTS, ReadOnlyError, error_code
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from bridge.errors import UsageError
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
-from bridge.quoting import quote_name
 
-Limits = Mapping[str, float]
+MostLoad = Mapping[str, float]
 """Status variables (SHOW GLOBAL STATUS), each with the highest value at which work goes on."""
 
 _RULE: Final = re.compile(r"(\w+)=(\d+(?:\.\d+)?)")
@@ -45,7 +45,7 @@ def status_value(session: Session, name: str, place: str) -> float:
         ) from error
 
 
-def excess(session: Session, limits: Limits, place: str) -> str:
+def excess(session: Session, limits: MostLoad, place: str) -> str:
     """Tells which status variable is above its limit; "" when none is.  Raises as `status_value` does."""
     for name, limit in limits.items():
         value = status_value(session, name, place)

@@ -11,8 +11,7 @@ from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from bridge.model import Column, Table, TableName
-from bridge.quoting import has_long_characters
+from bridge.model import Column, Table, TableName, has_long_characters
 
 if TYPE_CHECKING:
     from bridge.mysql.connection.session import Session  # brings the driver, which executors do without

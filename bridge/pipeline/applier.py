@@ -6,38 +6,180 @@ called with one micro-batch after the other.
 Row changes are folded before they are due, while the server works on those before them.  It changes nothing but the
 time.  What comes next is a guess: what was folded is used only for the very same row changes, with the very same
 definitions of tables.
+
+What an applier and its order have to know besides where they begin.
+
+Runs the applier in a thread.
+
+What a pipeline has counted.
 """
 
 from __future__ import annotations
 
+import math
+import queue
+import sys
 import threading
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 import structlog
 
-from bridge.ends.phases import Phase, PhaseClock
+from bridge.ends import Abandoned
 from bridge.errors import AheadOfTargetError, ApplyError, BadMessageError, HeldError, SchemaChangeError
-from bridge.events import Code
-from bridge.model import Positions, SchemaChange, Table, TableName
+from bridge.events import Code, Kind
+from bridge.filters.routes import Routes
+from bridge.filters.table_filter import TableFilter
+from bridge.model import Entry, PartitionId, Positions, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
 from bridge.mysql.catalog import refuse_one_for_two
-from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.bad_input import bad_message_error, unreadable_change
-from bridge.pipeline.control_events import BadMessage
-from bridge.pipeline.order import Due, Order, OrderChanged
-from bridge.pipeline.steering.steering import Gate
-from bridge.pipeline.watching.counts import Counts
-from bridge.protocols import PROTOCOLS
-from bridge.rows.amount import Amount
+from bridge.phases import Phase, PhaseClock
+from bridge.pipeline.bad_input import OnBadMessage, bad_message_error, unreadable_change
+from bridge.pipeline.by_transactions.reached import Lacks
+from bridge.pipeline.order import BadMessage, Due, LeftOutRows, Order, OrderChanged
+from bridge.pipeline.status import RowCounts
+from bridge.pipeline.steering import Gate
+from bridge.protocols import OLD_VALUES_FIX, PROTOCOLS
+from bridge.rows.gathering import Amount
 from bridge.rows.net_changes import NetChanges, missing_table
-from bridge.rows.order_and_slices import RowChanges
+from bridge.rows.order_and_slices import RowChanges, TableRows
 from bridge.rows.sql.statement import Rendering
-from bridge.spark.decoded_batch import DecodedBatch
+from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
+
+log = structlog.get_logger()
+
+
+_NONE: Final = RowCounts()
+
+
+@dataclass
+class Counts:
+    """Counts for the status and the summary.  The applier's thread writes them; other threads may read them."""
+
+    messages: int = 0
+    applied: Mapping[TableName, RowCounts] = field(default_factory=dict)
+    """The row changes that were applied, by table; replaced as a whole, so that whoever reads it once has one
+    moment."""
+    quarantined: int = 0
+    applying_since: float | None = None
+    """When the first transaction with row changes began, by the applier's clock."""
+    late: int = 0
+    repeated: int = 0
+    left_out: Counter[TableName] = field(default_factory=Counter)
+    """Row changes that are never written, by table (`ReservedSchemas`)."""
+    may_hide: set[TableName] = field(default_factory=set)
+    """The tables whose updates may be taken for inserts (`note_keyless`)."""
+    tables: set[TableName] = field(default_factory=set)
+    """The tables that occurred in messages, replicated or not."""
+
+    @property
+    def rows(self) -> int:
+        """How many row changes were applied."""
+        return sum(map(sum, self.applied.values()))
+
+    def note_applied(self, tables: Mapping[TableName, TableRows], quarantined: Iterable[Entry]) -> None:
+        """Counts the rows of a transaction, but for those that were quarantined instead."""
+        refused = Counter(
+            (TableName(entry.change.schema, entry.change.table), entry.change.kind)
+            for entry in quarantined
+            if entry.change is not None
+        )
+        by_table = dict(self.applied)
+        for name, rows_of_table in tables.items():
+            before = by_table.get(name, _NONE)
+            by_table[name] = RowCounts(
+                before.inserts + rows_of_table.inserts - refused[name, Kind.INSERT],
+                before.updates + rows_of_table.updates - refused[name, Kind.UPDATE],
+                before.deletes + rows_of_table.deletes - refused[name, Kind.DELETE],
+            )
+        self.applied = by_table
+
+    def note_keyless(self, names: Iterable[TableName]) -> None:
+        """Takes tables without a key, of a protocol in which inserts may be updates.  Logs each of them once that gets
+        inserts, until some update comes: old values are a setting of the whole changefeed."""
+        if any(counts.updates for counts in self.applied.values()):
+            return
+        for name in names:
+            if name not in self.may_hide and self.applied.get(name, _NONE).inserts:
+                self.may_hide.add(name)
+                log.warning("updates_may_be_hidden", table=str(name), fix=OLD_VALUES_FIX)
+
+    def note_left_out(self, left_out: Iterable[LeftOutRows]) -> None:
+        """Counts the rows of tables that are not replicated.  Logs each table once to which nothing is ever written."""
+        for row, position, rows in left_out:
+            name = TableName(row.schema, row.table)
+            self.tables.add(name)
+            if row.reason is None:
+                continue
+            if name not in self.left_out:
+                log.warning("rows_left_out", table=str(name), why=row.reason, position=str(position))
+            self.left_out[name] += rows
+
+
+TRANSACTION: Final = Amount(50_000, 128 << 20)
+RowsOf = Callable[[Iterable[RowChanges], int, int], RowChanges]
+"""Makes the row changes of a window from what waits, its low commit_ts and its high commit_ts."""
+
+
+@dataclass(frozen=True)
+class IdlePolicy:
+    """How long what waits is waited for, and where partitions end.
+
+    seconds: how long a schema change waits for a partition that is idle.
+    ends: looks up where partitions end now (offsets); None when Kafka does not answer.
+    row_seconds: how long rows wait for a schema change that makes a table or a column which the target lacks; up to the
+        end of the input, if that comes before.
+    """
+
+    seconds: float
+    ends: Callable[[Collection[PartitionId]], Mapping[PartitionId, int] | None]
+    row_seconds: float = math.inf
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplierConfig:
+    """The settings that all appliers of a pipeline share, and the orders that tell them what is due.
+
+    transaction: about how many row changes, and bytes of them, one target transaction holds.
+    until: nothing at or above this commit_ts is applied (TSO); None for no limit.
+    boundary_seconds: how long to wait for a first boundary before the order of the partitions takes over; None when a
+        boundary is sure to come.
+    idle: with whole transactions, how long a schema change waits for what comes behind it.
+    settles: whether the order of the partitions changes to that of commit ts when boundaries come again.
+    most: about how many row changes, and bytes, wait in memory (not in the order of commit ts).
+    begins: where the topics begin that do not begin with the pipeline (TSO).
+    routes: what tables are called on the target.
+    waits_for_operator: waits until a held schema change is released, instead of raising HeldError.
+    gate: is passed before each transaction and each schema change.
+    grace_seconds: how long a transaction may lack rows while later ones come, before the bridge stops.
+    incomplete: ids of transactions that are applied without the rows that they lack.
+    lacks: asks the upstream, after a failover, what it lacks; None where none is named.
+    """
+
+    tables: TableFilter = field(default_factory=TableFilter)
+    transaction: Amount = TRANSACTION
+    until: int | None = None
+    boundary_seconds: float | None = None
+    idle: IdlePolicy = field(default_factory=lambda: IdlePolicy(0, lambda _: {}))
+    rows_of: RowsOf = RowChanges.joined
+    on_bad_message: OnBadMessage = field(default_factory=OnBadMessage)
+    most: Amount = MOST_IN_MEMORY
+    settles: bool = True
+    begins: Mapping[str, int] = field(default_factory=dict)
+    routes: Routes = Routes()  # noqa: RUF009  # immutable
+    waits_for_operator: bool = False
+    gate: Gate | None = None
+    unused: frozenset[PartitionId] = frozenset()
+    grace_seconds: float = 60
+    incomplete: frozenset[str] = frozenset()
+    lacks: Lacks | None = None
+    clock: Callable[[], float] = time.monotonic
+
 
 LEAST_ROWS: Final = 10_000
 """Fewer row changes are folded when they are due, which takes no longer than to hand them over."""
@@ -46,8 +188,6 @@ HELD_SECONDS: Final = 0.5
 BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
 """How long the bridge waits, before a bad message stops it, for slower partitions to complete what comes before it."""
 _UNLIMITED: Final = Amount(1 << 60, 1 << 60)
-
-log = structlog.get_logger()
 
 
 class _Piece(NamedTuple):
@@ -324,3 +464,109 @@ class Applier:
 def _messages(positions: Positions) -> int:
     """Counts the messages that were read, plus an offset that does not change."""
     return sum(start.read for start in positions.values())
+
+
+_TICK_SECONDS: Final = 0.2
+_SWITCH_SECONDS: Final = 0.0005
+"""A thread that wants to run waits so long for one that runs Python, by default 5 ms.  While the applier waits with its
+next statement, the target has nothing to do: a catch-up of `real` from Debezium is 3 % faster so (measured)."""
+
+
+class ApplierThread:
+    """Runs the applier in a thread.  At most one micro-batch waits while another is applied.
+
+    pending: the schema changes that progress lists as still to run; they run first.
+    """
+
+    def __init__(self, applier: Applier, pending: tuple[SchemaChange, ...]) -> None:
+        self._applier, self._pending = applier, pending
+        self._waiting: queue.Queue[DecodedBatch | None] = queue.Queue(maxsize=1)  # None: nothing more comes
+        self._stopping = threading.Event()
+        self.failure: BaseException | None = None
+        """The error that ended the thread, or reading."""
+        self._thread = threading.Thread(target=self._work, name="applier", daemon=True)
+
+    @property
+    def phases(self) -> PhaseClock:
+        """Where the time of the thread goes."""
+        return self._applier.phases
+
+    def start(self) -> None:
+        """Starts the thread."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
+        self._thread.start()
+
+    def offer(self, batch: DecodedBatch, stop_waiting: Callable[[], bool]) -> bool:
+        """Gives the applier a micro-batch, and waits while another one is waiting.
+
+        Returns False when the thread has ended, or `stop_waiting` returned true, before the applier accepted it.
+        """
+        while self._thread.is_alive() and not self._stopping.is_set() and not stop_waiting():
+            try:
+                self._waiting.put(batch, timeout=_TICK_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def fold_ahead(self, batch: DecodedBatch) -> None:
+        """Folds what will be due with a micro-batch that was accepted, unless the applier has taken it already."""
+        if self._waiting.full() and self._applier.has_taken.wait(_TICK_SECONDS) and self._waiting.full():
+            self._applier.fold_ahead(batch)
+
+    def raise_failure(self) -> None:
+        """Raises the error that ended the thread or reading, if there is one."""
+        if self.failure is not None:
+            raise self.failure
+
+    def fail(self, error: BaseException) -> None:
+        """Makes raise_failure raise an error of reading, unless there was an earlier one."""
+        self.failure = self.failure or error
+
+    def drain(self, stop_waiting: Callable[[], bool]) -> bool:
+        """Waits until the thread has applied what is waiting and has ended; raises the error that ended it.
+
+        Returns False when `stop_waiting` returned true before.
+        """
+        while self._thread.is_alive() and not stop_waiting():
+            with suppress(queue.Full):
+                self._waiting.put(None, timeout=_TICK_SECONDS)
+                break
+        while self._thread.is_alive() and not stop_waiting():
+            self._thread.join(_TICK_SECONDS)
+        self.raise_failure()
+        return not stop_waiting() and not self._thread.is_alive()
+
+    def stop(self, seconds: float) -> bool:
+        """Ends the thread after the present target transaction; False when that takes longer than `seconds`."""
+        self._applier.interrupt()
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        phases = self.phases
+        try:
+            self._applier.finish_pending(self._pending)
+            while True:
+                try:
+                    phases.enter(Phase.WAITING)
+                    self._applier.has_taken.clear()
+                    batch = self._waiting.get(timeout=_TICK_SECONDS)
+                except queue.Empty:
+                    if self._stopping.is_set():
+                        return
+                    phases.enter(Phase.FOLDING)
+                    self._applier.tick()
+                else:
+                    if batch is None:
+                        return
+                    phases.enter(Phase.FOLDING)
+                    self._applier.take(batch)
+        except (Interrupted, Abandoned):
+            return
+        except BaseException as error:  # noqa: BLE001  # raised again by raise_failure, in the thread that watches
+            self.failure = error
+        finally:
+            phases.enter(None)

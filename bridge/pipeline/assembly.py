@@ -11,7 +11,7 @@ from functools import cached_property, partial
 import structlog
 
 from bridge.config import RETRY_SECONDS, Settings
-from bridge.ends.end import End, Ends
+from bridge.ends import End, Ends
 from bridge.errors import UnansweredError, UsageError
 from bridge.filters.routes import unmatched_rules
 from bridge.filters.table_filter import TableFilter
@@ -22,26 +22,23 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import writer_of
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
+from bridge.pipeline.applier import Applier, ApplierConfig, Counts, IdlePolicy
 from bridge.pipeline.bad_input import OnBadMessage
 from bridge.pipeline.by_boundaries import BoundaryOrder, used
 from bridge.pipeline.by_partitions.order import PartitionOrder
-from bridge.pipeline.by_transactions.next_server import lacks
 from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.by_transactions.reached import lacks
 from bridge.pipeline.order import Order, first_offsets, starts_of
 from bridge.pipeline.query import Reading
+from bridge.pipeline.status import retried_at_start
 from bridge.pipeline.truncated_rows import CutRows, Upstream
-from bridge.pipeline.watching.counts import Counts
-from bridge.pipeline.watching.status import retried_at_start
 from bridge.protocols import PROTOCOLS, DecodeOptions, binlog_source, is_mysql_born, make_decoder
 from bridge.protocols.detect import Sample
 from bridge.protocols.sender_losses import Loss, losses
-from bridge.rows.amount import Amount
-from bridge.sources.boundary_probe import HEAD_MESSAGES, probe_boundaries, transaction_topic
-from bridge.sources.source import Extent, Source, plain_sample
-from bridge.spark.kept_rows.shards import Executors
-from bridge.spark.worker_decoder import event_decoder
+from bridge.rows.gathering import Amount
+from bridge.sources.source import HEAD_MESSAGES, Extent, Source, plain_sample, probe_boundaries, transaction_topic
+from bridge.spark.decoded_batch import event_decoder
+from bridge.spark.shards import Executors
 
 _BEGIN_ANEW = (
     "the pipeline began in the order of the partitions, and stays in it; for whole transactions begin anew, with"

@@ -26,15 +26,15 @@ from bridge.mysql.apply.run_statement import Refused
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.schema_changes.ddl_runner import is_another
 from bridge.mysql.state.ddl_journal import UNREADABLE
-from bridge.pipeline.control_events import BadMessage
+from bridge.pipeline.order import BadMessage
 from bridge.pipeline.truncated_rows import CutRows
-from bridge.protocols.event_columns import placed_events
+from bridge.protocols.batch_decode import placed_events
 from bridge.rows.gathering import position_of
 from bridge.rows.net_changes import OrderedChanges, choose_key
 from bridge.rows.order_and_slices import RowChanges, RowStatements
+from bridge.rows.resolve_types import typed
 from bridge.rows.sql.statement import Rendering
-from bridge.rows.types.resolve_types import typed
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.rows.type_check import CheckedTypes
 from bridge.tso import tso_ms
 
 _SHOWN: Final = 2_000

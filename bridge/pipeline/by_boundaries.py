@@ -18,11 +18,20 @@ from bridge.errors import SourceError
 from bridge.events import Position
 from bridge.model import UNUSED, Advance, Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.control_events import BadMessage, ControlEvents, control_events, is_wanted
-from bridge.pipeline.order import Due, Order, Segment, Starts, cut_window, fold_copies
-from bridge.pipeline.watching.counts import Counts
-from bridge.rows.amount import Amount
+from bridge.pipeline.applier import ApplierConfig, Counts
+from bridge.pipeline.order import (
+    BadMessage,
+    ControlEvents,
+    Due,
+    Order,
+    Segment,
+    Starts,
+    control_events,
+    cut_window,
+    fold_copies,
+    is_wanted,
+)
+from bridge.rows.gathering import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.decoded_batch import DecodedBatch
 

@@ -19,19 +19,18 @@ from pyspark.sql import DataFrame, SparkSession
 from bridge.config import StreamSection
 from bridge.errors import SourceError
 from bridge.model import PartitionId
-from bridge.pipeline.applier_thread import ApplierThread
+from bridge.pipeline.applier import ApplierThread
 from bridge.pipeline.order import Order
 from bridge.protocols.batch_decode import EventDecoder
-from bridge.rows.amount import Amount
-from bridge.rows.grouping import distinct
+from bridge.rows.gathering import Amount, distinct
 from bridge.sources.decoding_tasks import Task, decoding_tasks, in_tasks
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import FEW, PartSize
 from bridge.sources.source import READING, MicroBatch, Planner
+from bridge.spark.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering, nested
 from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
 from bridge.spark.event_transfer import Chunk, TooLargeError, coming_chunks, import_events
-from bridge.spark.kept_rows.shards import Home
-from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering, nested
+from bridge.spark.shards import Home
 
 LARGE: Final = 50_000
 """A micro-batch with fewer messages comes to the driver, which writes most of its steps: a Spark job costs more than it

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from bridge.ends.end import Abandoned, End, Ends
+from bridge.ends import Abandoned, End, Ends
 from bridge.errors import SourceError, TargetError, UnansweredError, UsageError, few
 from bridge.model import PartitionId
 from bridge.mysql.apply.writer import Writer
@@ -21,16 +21,20 @@ from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.ownership import Ownership, TargetWentBack
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import keep_rules
-from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier import Applier, ApplierConfig, Counts
 from bridge.pipeline.assembly import Assembly, ends_of
+from bridge.pipeline.heartbeat import (
+    BEFORE_PROGRESS,
+    GroupOffsets,
+    Heartbeat,
+    Outcome,
+    StatusReporter,
+    Watcher,
+    outcome_of,
+)
 from bridge.pipeline.order import OrderChanged
-from bridge.pipeline.steering.load_watch import LoadWatch
-from bridge.pipeline.steering.steering import Gate, Steering
-from bridge.pipeline.watching.counts import Counts
-from bridge.pipeline.watching.heartbeat import GroupOffsets, Heartbeat
-from bridge.pipeline.watching.status import Status, retried_at_start, status_at_start
-from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS, Outcome, StatusReporter, Watcher, outcome_of
+from bridge.pipeline.status import Status, retried_at_start, status_at_start
+from bridge.pipeline.steering import Gate, LoadWatch, Steering
 from bridge.sources.kafka.topic_guard import (
     COMPACTION_FIX,
     asked,

@@ -15,21 +15,20 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.query import StreamingQuery
 
 from bridge.config import StreamSection
-from bridge.ends.end import End
+from bridge.ends import End
 from bridge.errors import UnansweredError
 from bridge.model import SchemaChange
-from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_thread import ApplierThread
+from bridge.pipeline.applier import Applier, ApplierThread
 from bridge.pipeline.intake import Intake
 from bridge.protocols.batch_decode import EventDecoder
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import MOST_AT_ONCE
 from bridge.sources.source import Pacing, Source
 from bridge.spark.errors import SPARK_ENDED, ExecutorLost, is_executor_lost, is_worker_killed, reason, source_error
 from bridge.spark.event_transfer import transfer_folder
-from bridge.spark.kept_rows.shards import Executors, Home
 from bridge.spark.session import StartingSession, checkpoint_folder, driver_folder, end_by_force, end_tasks
+from bridge.spark.shards import Executors, Home
 
 STOP_SECONDS: Final = 20.0
 """How long a stop waits for the present transaction, which is broken off before (`cli.pipeline_run`).  A stop may take

@@ -17,11 +17,10 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP, Code, Kind, LeftOut, Position, RowChange, Undecodable
 from bridge.model import PartitionId, TableName
-from bridge.pipeline.control_events import clash_error, without_left_out
+from bridge.pipeline.order import clash_error, without_left_out
 from bridge.protocols import DecodeError, Decoder
-from bridge.protocols.event_columns import events_table, placed_events
-from bridge.protocols.ruled_rows import routed, ruled_row
-from bridge.protocols.values.untyped import split_forms
+from bridge.protocols.batch_decode import events_table, placed_events, routed, ruled_row
+from bridge.protocols.values.row_image import split_forms
 
 CUT: Final = frozenset({Code.HANDLE_KEY_ONLY, Code.CLAIM_CHECK})
 

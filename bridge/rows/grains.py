@@ -30,9 +30,9 @@ import pyarrow.compute as pc
 
 from bridge.events import Kind
 from bridge.model import Table, TableName
-from bridge.rows.grouping import Bools
-from bridge.rows.keys.key_spellings import are_plain, is_exact, is_guarded
-from bridge.rows.keys.key_steps import RowShape, ShapedRows, other_uniques
+from bridge.rows.gathering import Bools
+from bridge.rows.key_spellings import are_plain, is_exact, is_guarded
+from bridge.rows.key_steps import RowShape, ShapedRows, other_uniques
 from bridge.rows.literal_offsets import to_numpy
 from bridge.rows.sql.members import with_zeros
 from bridge.rows.sql.statement import PLAIN, Rendering

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from bridge.events import SEP
 from bridge.protocols.fast.readiness import Readiness
-from bridge.rows.gathering import offsets_of, one_piece
-from bridge.rows.grouping import Bools, Longs
+from bridge.rows.gathering import Bools, Longs, offsets_of, one_piece
 
 TEXT: Final = pa.large_string()
 """Images are wide, so their offsets have 64 bits."""

@@ -33,7 +33,7 @@ from bridge.protocols.values.event_time import (
     SNAPSHOT_PLACE,
     SNAPSHOT_SERVER,
 )
-from bridge.rows.grouping import Bools, Longs
+from bridge.rows.gathering import Bools, Longs
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 
 _SECOND_MS: Final = 1000

@@ -19,12 +19,11 @@ import pyarrow.compute as pc
 from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
-from bridge.protocols.values.untyped import split_forms
-from bridge.rows.gathering import position_of, taken_texts
+from bridge.protocols.values.row_image import split_forms
+from bridge.rows.gathering import Longs, distinct, ends, position_of, taken_texts
 from bridge.rows.grains import facts_of, is_odd, may_decide, why_by_transaction
-from bridge.rows.grouping import Longs, distinct, ends
-from bridge.rows.keys.key_spellings import expected_keys, folded_keys
-from bridge.rows.keys.key_steps import (
+from bridge.rows.key_spellings import expected_keys, folded_keys
+from bridge.rows.key_steps import (
     RowShape,
     ShapedRows,
     Steps,
@@ -35,7 +34,7 @@ from bridge.rows.keys.key_steps import (
 )
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.sql.statement import PLAIN, Rendering
-from bridge.rows.types.type_check import check_needs
+from bridge.rows.type_check import check_needs
 from bridge.tso import tso_ms
 
 _NO_KEYS: Final = pa.array([], TEXT)

@@ -21,13 +21,11 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, Table, TableName
-from bridge.rows.amount import Amount
-from bridge.rows.gathering import masked, row_bytes, taken, whole_texts
-from bridge.rows.grouping import Longs, distinct, ends, partitions_of
+from bridge.rows.gathering import Amount, Longs, distinct, ends, masked, partitions_of, row_bytes, taken, whole_texts
 from bridge.rows.net_changes import NetChanges, fold
+from bridge.rows.resolve_types import typed
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Statement
-from bridge.rows.types.resolve_types import typed
 
 T = TypeVar("T")
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")

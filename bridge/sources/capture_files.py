@@ -18,7 +18,7 @@ from bridge.errors import UsageError
 from bridge.events import Position
 from bridge.model import NO_ENDS, PartitionId, Positions
 from bridge.protocols.batch_decode import Messages
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.sources.part_size import joined_lots, latest_ms
 from bridge.sources.source import (
     SUFFIXES,

@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Final
 
 from bridge.protocols.batch_decode import Messages
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 
 FEW: Final = 2_000
 """So many messages are one task: a task costs more than it saves for fewer."""

@@ -18,9 +18,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bridge.cache import cached, remove_unused
 from bridge.errors import UsageError
+from bridge.spark.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering
 from bridge.spark.process_memory import ARCHIVE, PREFIX, QUIET, archive_name
 from bridge.spark.session import start_session
-from bridge.spark.source.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering
 
 _MICRO_BATCHES: Final = 3
 _SECONDS: Final = 300

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from bridge.events import EVENT_SCHEMA
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 
 RESERVE_BYTES: Final = 16 << 20
 """How many bytes stay free in the file system of the folder.  Spark writes its own log there, and the temporary folder

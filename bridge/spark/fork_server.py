@@ -25,7 +25,7 @@ SERVER: Final = "FORK_SERVER_OF_BRIDGE"
 _NICENESS: Final = 10
 """When all cores are busy, the applier and a target on the same machine come first: everything else waits for them."""
 _PLANNING: Final = (
-    "bridge.spark.source.chunk_source",
+    "bridge.spark.chunk_source",
     "pyspark.sql.worker.create_data_source",
     "pyspark.sql.worker.plan_data_source_read",
     "pyspark.sql.streaming.python_streaming_source_runner",
@@ -88,7 +88,7 @@ def _load(*, decodes: bool) -> None:
     if decodes:
         import_module(_TASKS)
         import_module("bridge.sources.kafka.source")
-        import_module("bridge.spark.worker_decoder")
+        import_module("bridge.spark.decoded_batch")
         if import_module("bridge.protocols.fast.compiled.native_code").are_compiled():
             import_module("bridge.protocols.fast.loading")  # to compile takes 20 s, which few messages are not worth
     freeze_loaded_modules()

@@ -29,7 +29,7 @@ from pyspark.java_gateway import ensure_callback_server_started, launch_gateway
 from pyspark.sql import SparkSession
 
 from bridge.cache import cached, mark_used
-from bridge.ends.end import Abandoned
+from bridge.ends import Abandoned
 from bridge.errors import SourceError, UsageError
 from bridge.secret_settings import SECRET_NAMES, is_secret
 from bridge.spark.errors import SPARK_ENDED, source_error, start_error

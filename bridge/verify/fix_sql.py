@@ -14,18 +14,18 @@ from typing import Final
 
 import pyarrow as pa
 
+from bridge.console import visible
 from bridge.errors import UsageError, counted
 from bridge.events import SEP
-from bridge.foreign_text import visible
 from bridge.model import Table
 from bridge.mysql.connection.session import SESSION_SETTINGS
-from bridge.rows.keys.key_steps import other_uniques
+from bridge.rows.key_steps import other_uniques
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import Image, KeyedChanges, KeylessChanges, NetChanges, WrittenRows
 from bridge.rows.sql.in_order import update_of_row
 from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement
-from bridge.verify.compare.key_sql import KeyValues, any_of, key_parts, literal_of
+from bridge.verify.compare.checksums import KeyValues, any_of, key_parts, literal_of
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
 
 _QUOTED: Final = re.compile(r"""`[^`]*`|'[^'\\]*(?:(?:\\.|'')[^'\\]*)*'""", re.DOTALL)

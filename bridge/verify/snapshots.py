@@ -22,7 +22,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.schema_changes.ddl_fingerprint import may_be_ahead
 from bridge.mysql.server_errors import LOST, LockConflictError, error_code, server_words
-from bridge.mysql.server_load import Limits, excess
+from bridge.mysql.server_load import MostLoad, excess
 from bridge.mysql.state.ddl_journal import OPEN, Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.routes_record import require_kept_routes
@@ -107,7 +107,7 @@ class Throttle:
     for a wait.
     """
 
-    def __init__(self, limits: Limits, sessions: Mapping[str, Session], report: Callable[[str], None]) -> None:
+    def __init__(self, limits: MostLoad, sessions: Mapping[str, Session], report: Callable[[str], None]) -> None:
         self._limits, self._sessions, self._report = limits, sessions, report
         self._lock = Lock()
         self._is_stopped = False

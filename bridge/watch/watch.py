@@ -14,10 +14,9 @@ import orjson
 import structlog
 from prometheus_client.exposition import choose_encoder
 
-from bridge.ends.end import Ends
-from bridge.pipeline.watching.status_reporter import StatusReporter
-from bridge.watch.document import History, Recent, history_document, registry_of, status_document
-from bridge.watch.lookups import Lookups, View
+from bridge.ends import Ends
+from bridge.pipeline.heartbeat import StatusReporter
+from bridge.watch.document import History, Lookups, Recent, View, history_document, registry_of, status_document
 from bridge.watch.server import Address, Answer, Answers, Server
 
 LOOK_SECONDS: Final = 1.0

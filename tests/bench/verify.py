@@ -27,9 +27,9 @@ from bridge.protocols.batch_decode import packed
 from bridge.settings.load import load_settings
 from bridge.sources.decoding_tasks import decoded
 from bridge.sources.kafka.source import KafkaSource
+from bridge.spark.decoded_batch import event_decoder
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import StartingSession, start_session
-from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.log.verification import LogVerification
 from bridge.verify.options import VerifyOptions
 from bridge.verify.report import Report

@@ -19,8 +19,7 @@ from bridge.cli.app import app
 from bridge.cli.help_layout import Heading
 from bridge.cli.options import SET, SETTINGS_FLAGS
 from bridge.commands.manual import examples
-from bridge.settings.load import load_settings
-from bridge.settings.problems import fields, place_of_flag
+from bridge.settings.load import fields, load_settings, place_of_flag
 from tests.support.command import PROGRAM, bridge
 
 SLOW_IMPORTS = {"bridge.config", "pydantic", "structlog", "rich", "sqlalchemy", "pymysql", "pyspark", "numpy"}

@@ -176,7 +176,7 @@ BEFORE_WORK = """
 import os, signal, sys, time
 from bridge.cli import pipeline_run
 from bridge.commands import replicate
-from bridge.pipeline.watching.status_reporter import BEFORE_PROGRESS
+from bridge.pipeline.heartbeat import BEFORE_PROGRESS
 
 def assemble(*_, **__):
     try:

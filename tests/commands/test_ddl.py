@@ -72,7 +72,7 @@ def test_a_long_list_ends_with_the_last_ones(target: str, monkeypatch: pytest.Mo
     texts = [f"CREATE TABLE m.t{number} (id INT PRIMARY KEY)" for number in range(5)]
     events = [schema_change(10 + number, text) for number, text in enumerate(texts)]
     run_all(target, in_one_partition([schema_change(1, "CREATE DATABASE m"), *events, boundary(20)]))
-    monkeypatch.setattr("bridge.cli.groups.ddl._LISTED", 2)
+    monkeypatch.setattr("bridge.cli.groups._LISTED", 2)
     shown = bridge("ddl", "list", "--target", target)
     assert [text for text in texts if text in shown.out] == texts[-2:]
     assert "4 earlier schema changes not shown" in shown.err

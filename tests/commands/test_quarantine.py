@@ -16,7 +16,7 @@ from bridge.config import Settings
 from bridge.filters.routes import Routes
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
-from bridge.protocols.values.untyped import with_forms
+from bridge.protocols.values.row_image import with_forms
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import Ended, bridge

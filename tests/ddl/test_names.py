@@ -15,8 +15,7 @@ from bridge.ddl.lexer import opened, tokens
 from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.ddl.policy import Verdict, ddl_rules
 from bridge.ddl.rewrite import rewrite
-from bridge.ddl.rule import Site, UnsupportedError
-from bridge.ddl.server_features import named_capabilities
+from bridge.ddl.rule import Site, UnsupportedError, named_capabilities
 from bridge.filters.table_filter import TableFilter
 from bridge.model import TableName
 from tests.support.ddl_words import M11

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pymysql.err import MySQLError
 
-from bridge.ddl.alter_actions import ColumnNames
+from bridge.ddl.classes import ColumnNames
 from bridge.ddl.classes import StatementKind as C
 from bridge.ddl.clauses import column_names_in
 from bridge.ddl.lexer import tokens

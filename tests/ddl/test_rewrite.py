@@ -21,8 +21,7 @@ from bridge.ddl import by_table, rules
 from bridge.ddl.collation_tables import SOURCES, CollationRules, KnownCollations
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rewrite import RULES, Rewritten, rewrite
-from bridge.ddl.rule import Edit, Site, UnsupportedError
-from bridge.ddl.server_features import named_capabilities
+from bridge.ddl.rule import Edit, Site, UnsupportedError, named_capabilities
 from bridge.mysql.probe import probe
 from bridge.mysql.server_errors import error_code
 from tests.ddl.test_classes import CLASSES

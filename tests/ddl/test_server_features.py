@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pymysql.err import MySQLError
 
-from bridge.ddl.server_features import Feature, Flavour, named_capabilities, read_version
+from bridge.ddl.rule import Feature, Flavour, named_capabilities, read_version
 from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import probe
 from tests.support.pipelines import admin

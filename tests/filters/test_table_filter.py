@@ -20,7 +20,7 @@ from bridge.filters.table_filter import (
     compiled,
 )
 from bridge.local import MariaDB
-from bridge.quoting import quote_name
+from bridge.model import quote_name
 from tests.support.pipelines import sql
 
 WANTED = [

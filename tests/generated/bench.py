@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bridge.ddl.server_features import read_version
+from bridge.ddl.rule import read_version
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
-from bridge.quoting import quote_name
 from tests.generated.cases import COLLATIONS, NO_FORCE, Case, make_case
 from tests.generated.dimensions import IMPOSSIBLE, Pair
 from tests.generated.tables import Equality

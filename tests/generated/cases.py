@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from bridge.ddl.server_features import Flavour
+from bridge.ddl.rule import Flavour
 from tests.generated.dimensions import IMPOSSIBLE, NONE, Choice, Pair, draw, fits, further_of, operations_of
 from tests.generated.drawing import Draughtsman
 from tests.generated.tables import SHAPES, Equality, Table, make_table

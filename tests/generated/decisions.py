@@ -13,12 +13,12 @@ from pymysql.err import MySQLError
 from bridge.commands.ddl import entries, release, site_for, translate
 from bridge.config import Settings
 from bridge.ddl.parser import Classified, classify
+from bridge.model import quote_name
 from bridge.mysql.connection.target import Target
 from bridge.mysql.schema_changes.ddl_session import set_fractions
 from bridge.mysql.server_errors import error_code
 from bridge.mysql.state.ddl_journal import OPEN, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
-from bridge.quoting import quote_name
 from tests.generated.event_filters import Told
 from tests.generated.kinds import Value
 from tests.generated.names import Names

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bridge.quoting import quote_name
+from bridge.model import quote_name
 from tests.generated.tables import Row, Table
 from tests.generated.upstream import Change
 

@@ -24,13 +24,13 @@ from bridge.pipeline import applier
 from bridge.protocols import Decoder, make_decoder
 from bridge.protocols.fast import readiness
 from bridge.rows import grains
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.rows.order_and_slices import RowChanges
-from bridge.rows.sql import conditions, render, statement
+from bridge.rows.sql import render, statement
 from bridge.rows.sql.statement import NotWritten, Statement, WritePart
+from bridge.spark import shards as kept_executors
 from bridge.spark.decoded_batch import DecodedBatch
-from bridge.spark.kept_rows import shards as kept_executors
-from bridge.spark.kept_rows.shards import Executors, Home
+from bridge.spark.shards import Executors, Home
 from tests.generated.bench import Bench
 from tests.generated.cases import Case
 from tests.generated.dimensions import NONE, SOME_SHARDS
@@ -161,7 +161,7 @@ class Process:
                 stack.enter_context(patch.multiple(readiness, _MANY=1))
             if now["statements"] == "tiny":
                 stack.enter_context(patch.object(statement, "STATEMENT_BYTES", 1))
-                stack.enter_context(patch.object(conditions, "KEYS_PER_DELETE", 1))
+                stack.enter_context(patch.object(statement, "KEYS_PER_DELETE", 1))
             if now["statements"] == "loads":
                 stack.enter_context(patch.object(render, "MIN_BYTES", 0))
             if now["where"] == "executors":

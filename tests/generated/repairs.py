@@ -13,8 +13,8 @@ from unittest.mock import patch
 
 from bridge.config import Settings
 from bridge.errors import BridgeError, StoppedError
+from bridge.model import quote_name
 from bridge.protocols.batch_decode import Messages
-from bridge.quoting import quote_name
 from bridge.verify import snapshots
 from bridge.verify.report import Report
 from tests.generated.bench import Bench

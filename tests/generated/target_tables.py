@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
-from bridge.quoting import quote_name
 from tests.generated.failures import sorted_rows
 from tests.generated.kinds import stored
 from tests.generated.names import Names

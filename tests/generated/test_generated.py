@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from bridge.ddl.server_features import Flavour
+from bridge.ddl.rule import Flavour
 from tests.generated.bench import Bench
 from tests.generated.cases import NO_FORCE, Case
 from tests.generated.dimensions import Coverage, Rule, besides, never

@@ -14,13 +14,12 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from bridge.config import Settings
-from bridge.model import PartitionId, Table
+from bridge.model import PartitionId, Table, quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.table_definition import Definition
 from bridge.protocols.batch_decode import EventDecoder, Messages
-from bridge.quoting import quote_name
 from bridge.sources.source import Export, Extent, Source, TopicNow
 from bridge.verify.log import log_tables, recompute, verification
 from bridge.verify.log.log_tables import LoggedTable, find_cuts

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bridge.commands.check import grants
-from bridge.commands.check.finding import Level
-from bridge.ddl.server_features import Flavour
+from bridge.commands.check import Level, grants
+from bridge.ddl.rule import Flavour
 from bridge.errors import TargetError
 from bridge.mysql.connection.session import Session
 from tests.support.command import bridge

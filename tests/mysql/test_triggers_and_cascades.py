@@ -8,12 +8,11 @@ import pytest
 
 from bridge.errors import TargetError
 from bridge.filters.table_filter import TableFilter
-from bridge.model import TableName
+from bridge.model import TableName, quote_name
 from bridge.mysql.catalog import find_side_effects, refuse_side_effects
 from bridge.mysql.connection.session import Session
 from bridge.mysql.table_definition import load_definitions
 from bridge.protocols import is_mysql_born
-from bridge.quoting import quote_name
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.support.pipelines import opened, run_all, session_after
 from tests.support.wire import canal, compact, open_row

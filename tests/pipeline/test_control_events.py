@@ -13,8 +13,8 @@ from bridge.events import Event, Kind, LeftOut, RowChange
 from bridge.filters.routes import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.model import PartitionId, SchemaChange, TableName
-from bridge.pipeline.control_events import is_wanted
-from bridge.protocols.ruled_rows import ruled
+from bridge.pipeline.order import is_wanted
+from bridge.protocols.batch_decode import ruled
 from bridge.tso import ms_tso
 from tests.support.pipelines import admin, run_all, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from bridge.errors import SourceError
 from bridge.model import PartitionId
 from bridge.pipeline.applier import Applier
-from bridge.pipeline.watching.heartbeat import GroupOffsets
+from bridge.pipeline.heartbeat import GroupOffsets
 from bridge.sources.source import Source
 
 SLOW_SECONDS = 1.5

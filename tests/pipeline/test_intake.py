@@ -19,33 +19,29 @@ from py4j.protocol import Py4JError
 
 from bridge.config import StreamSection
 from bridge.demo.encode import ENCODERS
-from bridge.ends.end import End
-from bridge.ends.phases import PhaseClock
+from bridge.ends import End
 from bridge.errors import ApplyError, SourceError
 from bridge.local import Kafka
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress
+from bridge.phases import PhaseClock
 from bridge.pipeline import intake as intake_module
-from bridge.pipeline.applier_config import ApplierConfig
-from bridge.pipeline.applier_thread import ApplierThread
+from bridge.pipeline.applier import ApplierConfig, ApplierThread, Counts
 from bridge.pipeline.by_boundaries import BoundaryOrder
 from bridge.pipeline.by_partitions.order import PartitionOrder
-from bridge.pipeline.control_events import control_events
 from bridge.pipeline.intake import LARGE, Intake
-from bridge.pipeline.order import Order
-from bridge.pipeline.watching.counts import Counts
+from bridge.pipeline.order import Order, control_events
 from bridge.protocols import DecodeOptions
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
+from bridge.sources.kafka.client import OffsetRange
 from bridge.sources.kafka.offset_planner import KafkaBatch
-from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.source import KafkaSource
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import LEAST_AT_ONCE
-from bridge.spark.decoded_batch import DecodedBatch
+from bridge.spark.chunk_source import Planned, answering
+from bridge.spark.decoded_batch import DecodedBatch, event_decoder
 from bridge.spark.event_transfer import TooLargeError, coming_chunks, import_events
-from bridge.spark.kept_rows.shards import Home
-from bridge.spark.source.chunk_source import Planned, answering
-from bridge.spark.worker_decoder import event_decoder
+from bridge.spark.shards import Home
 from tests.support.producers import ordered_producer
 from tests.support.waiting import wait_for
 

@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from bridge.events import Event
 from bridge.model import PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier import ApplierConfig, Counts
 from bridge.pipeline.by_boundaries import BoundaryOrder
 from bridge.pipeline.order import TOGETHER, Segment, cut_window, first_offsets, fold_copies
-from bridge.pipeline.watching.counts import Counts
 from bridge.rows.order_and_slices import cut_transactions
 from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.upstreams import boundary, events_table, row_change, schema_change

@@ -11,16 +11,16 @@ from typing import Any, cast
 import pytest
 
 from bridge.config import StreamSection
-from bridge.ends.end import End
-from bridge.ends.phases import PhaseClock
+from bridge.ends import End
 from bridge.errors import SourceError, UnansweredError
+from bridge.phases import PhaseClock
 from bridge.pipeline import query
 from bridge.pipeline.query import Reading
 from bridge.protocols import DecodeOptions
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
+from bridge.spark.decoded_batch import event_decoder
 from bridge.spark.errors import ExecutorLost
-from bridge.spark.kept_rows.shards import Executors
-from bridge.spark.worker_decoder import event_decoder
+from bridge.spark.shards import Executors
 
 
 class Busy:

@@ -13,7 +13,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import SEP, Event, Kind, RowChange, Undecodable
 from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import TooLargeError
-from bridge.protocols.values.untyped import with_forms
+from bridge.protocols.values.row_image import with_forms
 from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, opened, run_all
 from tests.support.sweeps import die_everywhere, state

@@ -18,7 +18,7 @@ from bridge.model import TableName
 from bridge.mysql.connection.session import Session
 from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols import DecodeOptions, make_decoder
-from bridge.protocols.ruled_rows import ruled
+from bridge.protocols.batch_decode import ruled
 from tests.pipeline.test_bad_messages import capture, row, watermark
 from tests.pipeline.test_truncated_rows import History, cut
 from tests.support.command import bridge

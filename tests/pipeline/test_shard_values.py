@@ -11,7 +11,7 @@ import pytest
 from bridge.errors import HeldError
 from bridge.events import Event
 from bridge.mysql.connection.session import Session
-from bridge.protocols.ruled_rows import ruled
+from bridge.protocols.batch_decode import ruled
 from tests.pipeline.test_shards import DDL, RULES, ddl, insert, run
 from tests.support.command import bridge
 from tests.support.pipelines import run_all, session_after

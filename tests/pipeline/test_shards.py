@@ -14,7 +14,7 @@ from bridge.config import Settings
 from bridge.errors import ApplyError, HeldError, UsageError
 from bridge.events import Event, RowChange
 from bridge.mysql.connection.session import Session
-from bridge.protocols.ruled_rows import ruled
+from bridge.protocols.batch_decode import ruled
 from tests.support.command import bridge
 from tests.support.dying import Died, DyingAtNumber
 from tests.support.pipelines import contents, drop_all, journal, run_all, session_after

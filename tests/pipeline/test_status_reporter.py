@@ -8,12 +8,12 @@ from typing import Any, cast
 
 import pytest
 
-from bridge.ends.end import End, Ends
+from bridge.ends import End, Ends
 from bridge.events import EVENT_SCHEMA
 from bridge.model import TableName
 from bridge.mysql.apply.writer import Writer, WriterCounts
-from bridge.pipeline.watching.counts import Counts
-from bridge.pipeline.watching.status_reporter import QUIET_SECONDS, StatusReporter
+from bridge.pipeline.applier import Counts
+from bridge.pipeline.heartbeat import QUIET_SECONDS, StatusReporter
 from bridge.rows.order_and_slices import TableRows
 from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
 from tests.support.models import give

@@ -8,10 +8,8 @@ from bridge.errors import UsageError
 from bridge.events import Event, RowChange
 from bridge.model import PartitionStart, Positions, goes_by_partition
 from bridge.mysql.state.progress import Progress, ProgressTable, dump_positions, load_positions
-from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
+from bridge.pipeline.applier import Applier, ApplierConfig, Counts, IdlePolicy
 from bridge.pipeline.assembly import make_applier
-from bridge.pipeline.watching.counts import Counts
 from bridge.sources.kafka.topic_guard import begins_of
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream

@@ -13,7 +13,7 @@ from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.decoder import FAILURES, DecodeError
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.literals import text
-from bridge.protocols.values.untyped import raw_converter, split_forms
+from bridge.protocols.values.row_image import raw_converter, split_forms
 from bridge.tso import ms_tso
 from tests.support.wire import compact, reason, row_change, split
 

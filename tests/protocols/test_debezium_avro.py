@@ -17,14 +17,13 @@ import pytest
 
 from bridge.events import Code, Kind, Undecodable
 from bridge.protocols import DecodeError, DecodeOptions, decode_message, in_json, make_decoder, recognise
-from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.protocols.batch_decode import Messages, decode_messages, events_of
 from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.avro.lots import AvroLots
 from bridge.protocols.debezium.avro.schemas import read_schema
-from bridge.protocols.debezium.envelope import Envelopes
+from bridge.protocols.debezium.columns import Envelopes
 from bridge.protocols.debezium.recognition import DebeziumModes
 from bridge.protocols.decoder import Decoder, SchemaId
-from bridge.protocols.event_columns import events_of
 from bridge.protocols.fast.compiled.codes import NOT_READ
 from bridge.protocols.fast.texts import Texts
 from bridge.protocols.sender_losses import losses

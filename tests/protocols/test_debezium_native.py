@@ -12,7 +12,7 @@ from bridge.protocols.debezium.decoder import SNAPSHOT_LEAD_MS
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.event_time import SNAPSHOT_PLACE, is_change_of_snapshot, place_in_binlog
-from bridge.protocols.values.untyped import raw_converter
+from bridge.protocols.values.row_image import raw_converter
 from bridge.rows.moments import Moment
 from bridge.tso import ms_tso
 from tests.support.debezium_wire import (

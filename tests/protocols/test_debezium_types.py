@@ -9,7 +9,7 @@ import pytest
 from bridge.protocols import DecodeError
 from bridge.protocols.debezium.recognition import DebeziumModes
 from bridge.protocols.values.column_types import column_type
-from bridge.protocols.values.untyped import raw_converter
+from bridge.protocols.values.row_image import raw_converter
 from tests.support.debezium_wire import ID, connect, event_of, named, native, plain, raw_row, ticdc
 
 STRING = "string:double,adaptive_time_microseconds,base64"

@@ -8,8 +8,8 @@ import pytest
 
 from bridge.errors import UsageError
 from bridge.protocols import DecodeError
-from bridge.protocols.values.timezones import timestamp_converter
-from bridge.protocols.values.untyped import declared_types, split_forms, told_columns
+from bridge.protocols.values.event_time import timestamp_converter
+from bridge.protocols.values.row_image import declared_types, split_forms, told_columns
 from tests.support.debezium_wire import ID, event_of, named, native
 from tests.support.wire import canal, decode, open_event, open_row
 

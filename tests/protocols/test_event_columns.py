@@ -18,7 +18,7 @@ from bridge.events import (
     TransactionPart,
     Undecodable,
 )
-from bridge.protocols.event_columns import EVENT_FIELDS, events_of, events_table, placed_events, record_batch
+from bridge.protocols.batch_decode import EVENT_FIELDS, events_of, events_table, placed_events, record_batch
 
 ROW = RowChange(Kind.UPDATE, 5, 2, "s", "t", "a\0b", "a", "1\0NULL", "1\0'x'", Code.CLAIM_CHECK, True, "p")
 LAID: list[tuple[Event, dict[str, object]]] = [

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bridge.commands.check.finding import Level
+from bridge.commands.check import Level
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import judge_protocol
 from bridge.commands.inspect import inspect

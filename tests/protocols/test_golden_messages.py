@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bridge.events import Boundary, Kind, RowChange, key_names
-from bridge.protocols.values.untyped import split_forms
+from bridge.protocols.values.row_image import split_forms
 from bridge.tso import ms_tso, tso_ms
 from tests.support.wire import capture_events, check_sound, messages, names_of, row_changes, row_of, split, untyped
 

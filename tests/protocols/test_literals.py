@@ -9,7 +9,7 @@ import pytest
 
 from bridge.protocols import DecodeError
 from bridge.protocols.values import literals
-from bridge.protocols.values.timezones import timestamp_converter
+from bridge.protocols.values.event_time import timestamp_converter
 from tests.support.wire import SAFE_LITERAL
 
 MADE: list[tuple[Callable[[Any], str], Any, str]] = [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from bridge.events import NO_KEY, Boundary, DdlStatement, Event, Kind, RowChange
 from bridge.protocols import DecodeError, DecodeOptions, decode_message, make_decoder
 from bridge.protocols.open_protocol.types import unescaped
-from bridge.protocols.values.untyped import split_forms
+from bridge.protocols.values.row_image import split_forms
 from tests.support.wire import (
     ROW_KEY,
     TSO,

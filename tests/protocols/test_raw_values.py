@@ -14,7 +14,7 @@ from bridge.protocols.debezium.values import decimal_of_double
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.values.column_types import ColumnType, column_type, unquoted
 from bridge.protocols.values.literals import text
-from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms
+from bridge.protocols.values.row_image import raw_converter, split_forms, with_forms
 
 TICDC = "json:double,adaptive_time_microseconds,base64"
 CONNECT = "json:precise,connect,bytes"

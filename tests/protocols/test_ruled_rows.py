@@ -20,8 +20,7 @@ from bridge.events import (
 )
 from bridge.filters.routes import IgnoredRows, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.protocols.event_columns import events_table
-from bridge.protocols.ruled_rows import ruled, ruled_row
+from bridge.protocols.batch_decode import events_table, ruled, ruled_row
 from tests.protocols.test_left_out import PROTOCOLS, decoded, message
 
 RULES = RowRules(

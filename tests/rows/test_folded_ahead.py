@@ -15,7 +15,7 @@ from bridge.events import Kind, RowChange
 from bridge.model import Column, Table, TableName
 from bridge.pipeline import applier
 from bridge.pipeline.applier import FoldedAhead
-from bridge.protocols.values.untyped import told_columns
+from bridge.protocols.values.row_image import told_columns
 from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import Rendering
 from tests.support.upstreams import events_table, row_change

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rows import gathering
-from bridge.rows.gathering import masked, taken, whole_texts
-from bridge.rows.grouping import distinct
+from bridge.rows.gathering import distinct, masked, taken, whole_texts
 
 TEXTS = st.lists(st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=5), max_size=4)
 

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from bridge.events import EVENT_SCHEMA, SEP
 from bridge.model import Column, Table, TableName
 from bridge.rows import literal_offsets
-from bridge.rows.amount import Amount, weights
-from bridge.rows.grouping import distinct
+from bridge.rows.gathering import Amount, distinct, weights
 from bridge.rows.literal_offsets import Cells
 from bridge.rows.order_and_slices import ROW_ORDER, RowChanges, cut_transactions, in_order
 from bridge.rows.sql.statement import Rendering, Stage

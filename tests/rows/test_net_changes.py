@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from bridge.errors import ApplyError
 from bridge.events import SEP, RowChange
 from bridge.model import Column, Table, TableName
-from bridge.rows.keys.key_steps import other_uniques
+from bridge.rows.key_steps import other_uniques
 from bridge.rows.net_changes import Image, KeyedChanges, OrderedChanges, fold
 from tests.support.upstreams import in_one_partition, row_change
 

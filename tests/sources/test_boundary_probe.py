@@ -11,8 +11,8 @@ from bridge.events import Event, RowChange
 from bridge.model import PartitionId
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.boundary_probe import SILENCE_MS, judge_events, transaction_topic
 from bridge.sources.part_size import FIRST_AT_ONCE, LEAST_AT_ONCE, READ_AT_ONCE, PartSize, joined_lots
+from bridge.sources.source import SILENCE_MS, judge_events, transaction_topic
 from bridge.tso import ms_tso
 from tests.support.debezium_wire import CUSTOMER, native
 from tests.support.upstreams import boundary, row_change, schema_change

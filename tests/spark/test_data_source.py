@@ -20,9 +20,9 @@ from bridge.errors import UsageError
 from bridge.events import SEP, RowChange
 from bridge.local import Kafka
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.event_columns import laid
-from bridge.protocols.values.untyped import split_forms
-from bridge.spark.source.data_source import EventStreamReader, SourceOptions
+from bridge.protocols.batch_decode import laid
+from bridge.protocols.values.row_image import split_forms
+from bridge.spark.data_source import EventStreamReader, SourceOptions
 from tests.support.captures import read_lines
 from tests.support.producers import ordered_producer
 from tests.support.registry import schemas_of, serving

@@ -19,11 +19,11 @@ from pyspark import cloudpickle
 from bridge.events import EVENT_SCHEMA
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import EventDecoder, Messages
-from bridge.spark import event_transfer, worker_decoder
+from bridge.spark import decoded_batch, event_transfer
+from bridge.spark.chunk_source import Offsets, Planned, answering, flat, nested
+from bridge.spark.decoded_batch import event_decoder
 from bridge.spark.event_transfer import TooLargeError, coming_chunks, export_events, import_events
 from bridge.spark.session import checkpoint_folder
-from bridge.spark.source.chunk_source import Offsets, Planned, answering, flat, nested
-from bridge.spark.worker_decoder import event_decoder
 
 
 def _events(count: int = 3) -> pa.Table:
@@ -106,7 +106,7 @@ def test_tasks_share_a_decoder() -> None:
     kept = []
     for received in (_as_sent(sent), _as_sent(sent)):
         assert [batch.num_rows for batch in received([messages, messages])] == [1, 1]
-        kept.append(next(iter(worker_decoder._decoders.values())))
+        kept.append(next(iter(decoded_batch._decoders.values())))
     assert kept[0] is kept[1]
 
 

@@ -18,14 +18,14 @@ import pytest
 from bridge.errors import RefusedRowsError
 from bridge.model import Column, Table, TableName
 from bridge.rows import order_and_slices
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.rows.order_and_slices import Part, RowChanges, TableChunk, Wanted, in_order
 from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement
+from bridge.spark import shards
 from bridge.spark.event_transfer import export_events
-from bridge.spark.kept_rows import shards
-from bridge.spark.kept_rows.places import FileChunk, Span, given_rows
-from bridge.spark.kept_rows.shards import Shards
+from bridge.spark.kept_rows import FileChunk, Span, given_rows
+from bridge.spark.shards import Shards
 from tests.support.upstreams import events_table, row_change
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 from structlog.testing import capture_logs
 
-from bridge.ends.end import Abandoned
+from bridge.ends import Abandoned
 from bridge.errors import SourceError, UsageError
 from bridge.spark import session
 from bridge.spark.process_memory import driver_java_options, keep_freed_memory

@@ -5,8 +5,7 @@ from __future__ import annotations
 from bridge.ddl.collation_tables import SOURCES, CollationRules
 from bridge.ddl.parser import Refused
 from bridge.ddl.rewrite import Rewritten, rewrite
-from bridge.ddl.rule import Site, UnsupportedError
-from bridge.ddl.server_features import named_capabilities
+from bridge.ddl.rule import Site, UnsupportedError, named_capabilities
 
 M11, M10, MY8, MY57, TIDB = "mariadb-11.4", "mariadb-10.11", "mysql-8.0", "mysql-5.7", "tidb-8.5"
 ALL = (M11, M10, MY8, MY57, TIDB)

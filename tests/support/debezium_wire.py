@@ -7,7 +7,7 @@ from typing import Any
 from bridge.events import RowChange
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.debezium.recognition import DebeziumModes
-from bridge.protocols.values.untyped import split_forms
+from bridge.protocols.values.row_image import split_forms
 from tests.support.wire import TSO, compact, split
 
 TS_MS = 1_465_491_411_000

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pymysql
 from sqlalchemy import make_url
 
-from bridge.quoting import quote_name
+from bridge.model import quote_name
 
 PROTOCOLS = {
     "canal-ext": "canal-json",

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
 from bridge.spark.event_transfer import Chunk
-from bridge.spark.kept_rows.places import kept_elsewhere
-from bridge.spark.kept_rows.shards import Executors, Home
+from bridge.spark.kept_rows import kept_elsewhere
+from bridge.spark.shards import Executors, Home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

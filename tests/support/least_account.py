@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from bridge.commands.check import grants
-from bridge.ddl.server_features import Flavour, read_version
-from bridge.quoting import quote_name
+from bridge.ddl.rule import Flavour, read_version
+from bridge.model import quote_name
 from tests.support.pipelines import admin
 
 _USER = "least@'%'"

@@ -10,14 +10,13 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
-from bridge.ends.phases import PhaseClock
 from bridge.filters.routes import Routes
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
 from bridge.mysql.schema_changes.ddl_runner import Unreadable
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.phases import PhaseClock
+from bridge.pipeline.applier import Applier, ApplierConfig
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.order import Starts

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from bridge.mysql.parallel import ExecutorWriter
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.rows.order_and_slices import RowChanges, RowStatements
 from bridge.rows.sql.statement import Rendering, WritePart
-from bridge.spark.kept_rows.shards import Shards, check_written
+from bridge.spark.shards import Shards, check_written
 
 
 class NearExecutors(NamedTuple):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import bridge.protocols.fast.loading  # noqa: F401
 from bridge.demo.encode import EncodedMessage
 from bridge.demo.model import BankColumn, BankTotals, Change, TableVersion, Transaction
-from bridge.protocols import DecodeOptions, Decoder, event_columns, make_decoder
+from bridge.protocols import DecodeOptions, Decoder, batch_decode, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import SENDERS, protocol_of
@@ -44,7 +44,7 @@ def in_message_order(events: pa.Table) -> pa.Table:
 
 def events_of(events: pa.Table) -> list[Any]:
     """Each row of decoded events, without its position."""
-    return list(event_columns.events_of(events))
+    return list(batch_decode.events_of(events))
 
 
 def decoder_of(protocol: str, **options: Any) -> FastDecoder:

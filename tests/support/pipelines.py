@@ -18,10 +18,10 @@ import pytest
 from sqlalchemy import make_url
 
 from bridge.ddl.policy import DdlRules
-from bridge.ends.end import End
+from bridge.ends import End
 from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import PartitionId, goes_by_partition
+from bridge.model import PartitionId, goes_by_partition, quote_name
 from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection.session import SESSION_SETTINGS, Session
 from bridge.mysql.connection.target import Target
@@ -29,18 +29,15 @@ from bridge.mysql.parallel import Executors, ExecutorWriter, writer_of
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.routes_record import keep_rules
-from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy, RowsOf
+from bridge.pipeline.applier import Applier, ApplierConfig, Counts, IdlePolicy, RowsOf
 from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.bad_input import OnBadMessage
 from bridge.pipeline.order import OrderChanged
-from bridge.pipeline.steering.steering import Gate
+from bridge.pipeline.steering import Gate
 from bridge.pipeline.truncated_rows import CutRows
-from bridge.pipeline.watching.counts import Counts
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
-from bridge.quoting import quote_name
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.rows.order_and_slices import RowChanges
 from tests.support.models import give
 from tests.support.near_rows import NearExecutors

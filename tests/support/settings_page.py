@@ -19,7 +19,7 @@ from pydantic.fields import FieldInfo
 from bridge import config
 from bridge.cli.app import app
 from bridge.config import Settings
-from bridge.settings.problems import SHORT_NAMES, item_model, place_of_flag, variables
+from bridge.settings.load import SHORT_NAMES, item_model, place_of_flag, variables
 
 PAGE: Final = Path(config.__file__).parent / "manual" / "settings.md"
 COMMAND: Final = "uv run python -m tests.support.settings_page"

@@ -10,8 +10,8 @@ from typing import Any, Final
 import pymysql
 
 from bridge.errors import BridgeError
+from bridge.model import quote_name
 from bridge.mysql.connection.target import Target
-from bridge.quoting import quote_name
 from tests.support.pipelines import sql
 
 DATABASE: Final = "shop"

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from bridge.events import SEP, Boundary, DdlStatement, Event, Kind, Position, RowChange
-from bridge.protocols import event_columns
+from bridge.protocols import batch_decode
 
 TOPIC = "cdc"
 Change = RowChange | DdlStatement
@@ -67,7 +67,7 @@ def schema_change(ts: int, text: str, *, schema: str = "m", table: str = "t") ->
 
 def events_table(placed: Iterable[tuple[int, int, Event]], topic: str = TOPIC) -> pa.Table:
     """(partition, offset, event) of one topic as one micro-batch."""
-    return event_columns.events_table((Position(topic, *where), event) for *where, event in placed)
+    return batch_decode.events_table((Position(topic, *where), event) for *where, event in placed)
 
 
 def in_one_partition(events: Iterable[Event], start: int = 0) -> pa.Table:

@@ -11,13 +11,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from bridge.ddl.rewrite import RewriteStep
-from bridge.ends.end import End, Ends
+from bridge.ends import End, Ends
 from bridge.model import PartitionId, PartitionStart, TableName
 from bridge.mysql.state.ddl_journal import JournalEntry, JournalState
-from bridge.pipeline.watching.status import RowCounts, Status
-from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.pipeline.heartbeat import StatusReporter
+from bridge.pipeline.status import RowCounts, Status
 from bridge.tso import ms_tso
-from bridge.watch.lookups import Lookups, TargetLook
+from bridge.watch.document import Lookups, TargetLook
 from bridge.watch.server import parse_address
 from bridge.watch.watch import Watch
 

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from bridge.events import SEP, Boundary, Event, LeftOut, RowChange, Undecodable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.values.untyped import split_forms
+from bridge.protocols.values.row_image import split_forms
 
 TSO = 470611860099956739
 

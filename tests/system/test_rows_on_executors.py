@@ -9,9 +9,9 @@ import pytest
 
 from bridge.events import Kind, RowChange
 from bridge.mysql.connection.session import Session
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.rows.order_and_slices import RowChanges
-from bridge.spark.kept_rows import shards as kept_executors
+from bridge.spark import shards as kept_executors
 from tests.support.kept import executors_of, kept
 from tests.support.pipelines import opened, session_after
 from tests.support.upstreams import boundary, in_one_partition, row_change

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from bridge.config import Settings
 from bridge.errors import ApplyError
-from bridge.protocols.ruled_rows import ruled
+from bridge.protocols.batch_decode import ruled
 from tests.support.kept import executors_of, kept_batch
 from tests.support.pipelines import opened, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change

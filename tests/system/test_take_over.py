@@ -13,7 +13,7 @@ import pytest
 from pymysql.err import MySQLError
 
 from bridge.demo.watcher import Watcher
-from bridge.ends.end import End
+from bridge.ends import End
 from bridge.errors import OwnedError
 from bridge.local import Kafka
 from bridge.model import Advance, SchemaChange
@@ -21,7 +21,7 @@ from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.watching import heartbeat
+from bridge.pipeline import heartbeat
 from bridge.spark import session
 from bridge.spark.session import start_session
 from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, owner, running

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.event_columns import laid
+from bridge.protocols.batch_decode import laid
 from tests.support.captures import Line, read_lines, write_lines
 from tests.support.command import bridge
 from tests.support.golden import PROTOCOLS, capture, differences

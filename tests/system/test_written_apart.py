@@ -22,9 +22,9 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import ExecutorWriter, Fence
 from bridge.mysql.server_errors import LOST
 from bridge.mysql.state.ownership import mark_connection
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Stage, Statement
-from bridge.spark.kept_rows.shards import Executors, Home
+from bridge.spark.shards import Executors, Home
 from tests.support.near_rows import NearExecutors
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change

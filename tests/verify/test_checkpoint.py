@@ -9,8 +9,8 @@ import pytest
 
 from bridge.errors import StoppedError
 from bridge.model import TableName
-from bridge.verify.checkpoint import Checkpoint
 from bridge.verify.compare.key_ranges import Tally
+from bridge.verify.options import Checkpoint
 from bridge.verify.snapshots import SnapshotReader
 from tests.support.verify_servers import Pair, said
 

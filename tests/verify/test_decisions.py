@@ -11,7 +11,7 @@ import pytest
 from bridge.config import Settings
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import HeldError, SchemaChangeError
-from bridge.protocols.ruled_rows import ruled
+from bridge.protocols.batch_decode import ruled
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
 from tests.support.command import bridge

@@ -10,12 +10,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from bridge.ddl.policy import DdlRules
-from bridge.ddl.server_features import named_capabilities
+from bridge.ddl.rule import named_capabilities
+from bridge.model import quote_name
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.protocols.values import literals
-from bridge.quoting import quote_name
-from bridge.verify.source.target_statements import StatementTranslator
+from bridge.verify.source.schema_diff import StatementTranslator
 from tests.generated.verifying import verify_events
 from tests.support.clients import mariadb_client, mysql_client, run_file
 from tests.support.pipelines import run_all

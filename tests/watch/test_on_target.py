@@ -13,14 +13,13 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.ends.end import End, Ends
+from bridge.ends import End, Ends
 from bridge.errors import UsageError
 from bridge.model import PartitionId, TableName
-from bridge.pipeline.watching.status import RowCounts, Status
-from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.pipeline.heartbeat import StatusReporter
+from bridge.pipeline.status import RowCounts, Status
 from bridge.sources.source import Source
-from bridge.watch.document import History, Recent
-from bridge.watch.lookups import Lookups
+from bridge.watch.document import History, Lookups, Recent
 from bridge.watch.server import Address, may_ask, parse_address
 from bridge.watch.watch import Watch
 from tests.support.pipelines import Pipeline, admin, opened

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from bridge.mysql.state.ddl_journal import JournalState
-from bridge.watch.lookups import TargetLook
+from bridge.watch.document import TargetLook
 from bridge.watch.watch import Watch
 from tests.support.browser import Browser, Page, browser
 from tests.support.watched import LOOK, MadeLookups, MadeSampler, change, watching

@@ -16,8 +16,8 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from bridge.ends.phases import Phase
 from bridge.errors import UsageError
+from bridge.phases import Phase
 from bridge.watch.document import MOST_TABLES, OTHER
 from bridge.watch.server import Address, write_address
 from bridge.watch.watch import Watch

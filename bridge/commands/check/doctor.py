@@ -12,8 +12,7 @@ from typing import TypeVar
 
 from pymysql.err import MySQLError
 
-from bridge.commands.check import grants, kafka, protocol, server, tables, upstream
-from bridge.commands.check.finding import Finding, fail, failed, ok
+from bridge.commands.check import Finding, fail, failed, grants, kafka, ok, protocol, server, tables, upstream
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import ServerFacts

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from bridge.commands.check.finding import Finding, fail, ok, warn
-from bridge.ddl.server_features import Flavour
+from bridge.commands.check import Finding, fail, ok, warn
+from bridge.ddl.rule import Flavour
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
-from bridge.quoting import quote_name
 
 _GRANT: Final = re.compile(
     r"(?P<verb>GRANT|REVOKE) (?P<privileges>.+?) ON (?:TABLE )?"

@@ -7,15 +7,14 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from bridge.commands.check.finding import Finding, fail, failed, ok, warn
+from bridge.commands.check import Finding, fail, failed, ok, warn
 from bridge.errors import SourceError, counted, few
 from bridge.events import Boundary, Event
 from bridge.model import PartitionId
 from bridge.mysql.state.progress import Progress
-from bridge.sources.boundary_probe import TAIL_MESSAGES
 from bridge.sources.kafka.client import NEEDED, Acls, lacking
 from bridge.sources.kafka.topic_guard import COMPACTION_FIX, check_retained, ids_of, topics_to_keep
-from bridge.sources.source import Extent, KeyAndValue, within_sample_bytes
+from bridge.sources.source import TAIL_MESSAGES, Extent, KeyAndValue, within_sample_bytes
 
 HEAD_MESSAGES: Final = 100
 """How many of the first messages of each partition are read."""

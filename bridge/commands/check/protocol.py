@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from bridge.commands.check import kafka
-from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.commands.check import Finding, fail, kafka, ok, warn
 from bridge.commands.check.kafka import Messages, SourceFacts
 from bridge.config import Settings
 from bridge.ddl.collation_tables import is_tidb
@@ -32,8 +31,7 @@ from bridge.protocols.decoder import SchemaId
 from bridge.protocols.detect import is_other, recognise_message
 from bridge.protocols.sender_losses import losses
 from bridge.registry import SchemaRegistry
-from bridge.sources.boundary_probe import WITHOUT_BOUNDARIES, BoundaryProbe, judge_events, transaction_topic
-from bridge.sources.source import KeyAndValue
+from bridge.sources.source import WITHOUT_BOUNDARIES, BoundaryProbe, KeyAndValue, judge_events, transaction_topic
 from bridge.tso import tso_time
 
 _FAILOVER: Final = "; it stops after a failover, unless --upstream names the server that the connector reads"

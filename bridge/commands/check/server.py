@@ -7,17 +7,16 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.commands.check import grants
-from bridge.commands.check.finding import Finding, Level, fail, ok, warn
+from bridge.commands.check import Finding, Level, fail, grants, ok, warn
 from bridge.config import Settings, TargetSection, UpstreamSection
 from bridge.ddl.collation_tables import is_tidb
-from bridge.ddl.server_features import Flavour, Version, read_version
+from bridge.ddl.rule import Flavour, Version, read_version
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import Reach, find_limits, writable
 from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress, ProgressTable
-from bridge.quoting import quote_name
 
 _VARIABLES: Final = ("log_bin", "binlog_format", "lower_case_table_names")
 LEAST_VERSIONS: Final[Mapping[Flavour, Version]] = {

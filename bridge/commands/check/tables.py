@@ -7,7 +7,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Final
 
-from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.commands.check import Finding, fail, ok, warn
 from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import Decoded
 from bridge.config import Settings
@@ -17,9 +17,9 @@ from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
 from bridge.mysql.catalog import SideEffect, find_side_effects, load_tables
 from bridge.mysql.connection.target import Target
-from bridge.protocols.values.untyped import split_forms
-from bridge.rows.keys.key_spellings import spelled_texts
-from bridge.rows.types.type_check import is_changed_to
+from bridge.protocols.values.row_image import split_forms
+from bridge.rows.key_spellings import spelled_texts
+from bridge.rows.type_check import is_changed_to
 from bridge.tso import parse_moment
 
 _END_OF_TIME: Final = 1 << 63

@@ -9,7 +9,7 @@ from typing import Final
 
 from pymysql.err import MySQLError
 
-from bridge.commands.check.finding import Finding, fail, ok, warn
+from bridge.commands.check import Finding, fail, ok, warn
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption, judge_encryption
 from bridge.config import Settings

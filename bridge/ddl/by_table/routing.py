@@ -15,8 +15,7 @@ from bridge.ddl.lexer import Named, Token, UnreadableError, opened, tokens
 from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.ddl.rule import Edit, UnsupportedError
 from bridge.filters.routes import Routes
-from bridge.model import TableName
-from bridge.quoting import quote_name
+from bridge.model import TableName, quote_name
 
 _FIX: Final = "skip it, or replace it by what the target needs, with the target's names"
 

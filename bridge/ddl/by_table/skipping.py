@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Final
 
-from bridge.ddl.alter_actions import column_names
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.classes import StatementKind
+from bridge.ddl.classes import StatementKind, column_names
 from bridge.ddl.clauses import (
     ADDS_COLUMN,
     ADDS_KEY,

@@ -8,8 +8,7 @@ from typing import Final
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import StatementParts, at, closing, outer, outer_words
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Site, UnsupportedError, option_scopes, value_at
-from bridge.ddl.server_features import Feature
+from bridge.ddl.rule import Edit, Feature, Site, UnsupportedError, option_scopes, value_at
 
 _UNICODE: Final = frozenset({"_utf8mb4", "_utf8", "_utf8mb3"})
 _NATIONAL: Final = {"NATIONAL": "", "NCHAR": "CHAR", "NVARCHAR": "VARCHAR"}

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bridge.ddl.alter_actions import renamed_column
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.classes import StatementKind
+from bridge.ddl.classes import StatementKind, renamed_column
 from bridge.ddl.clauses import StatementParts, at, closing, span_of
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Site, UnsupportedError, remove
+from bridge.ddl.rule import Edit, Feature, Flavour, Site, UnsupportedError, remove
 from bridge.ddl.rules.other_values import MOMENTS, takes_no_null
-from bridge.ddl.server_features import Feature, Flavour
 
 
 def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit]:

@@ -9,8 +9,7 @@ from typing import Final
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.clauses import Item, StatementParts, at, closing, outer
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, OmittedObject, Site, remove
-from bridge.ddl.server_features import Feature, Flavour
+from bridge.ddl.rule import Edit, Feature, Flavour, OmittedObject, Site, remove
 from bridge.model import TableName
 
 _UNLIKE: Final = "source and target do not keep the same checks, and the upstream has checked the rows"

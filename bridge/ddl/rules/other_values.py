@@ -8,14 +8,12 @@ from functools import partial
 from itertools import chain, pairwise
 from typing import Final, NamedTuple
 
-from bridge.ddl.alter_actions import columns_if_not_there, comes_after_later_name, takes_name_early
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.classes import StatementKind
+from bridge.ddl.classes import StatementKind, columns_if_not_there, comes_after_later_name, takes_name_early
 from bridge.ddl.clauses import ADDS_COLUMN, Item, StatementParts, at, outer, outer_words, span_of
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Site, UnsupportedError, former_definition, former_name
-from bridge.ddl.server_features import Feature, Flavour
-from bridge.quoting import quote_name
+from bridge.ddl.rule import Feature, Flavour, Site, UnsupportedError, former_definition, former_name
+from bridge.model import quote_name
 
 _COUNTING: Final = frozenset({"AUTO_INCREMENT", "SERIAL"})
 _OTHER_EACH_TIME: Final = frozenset(

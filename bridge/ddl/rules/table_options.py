@@ -6,13 +6,11 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 
-from bridge.ddl.alter_actions import split_at_commas
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.classes import StatementKind
+from bridge.ddl.classes import StatementKind, split_at_commas
 from bridge.ddl.clauses import Item, StatementParts, at, outer, span_of, with_depth
 from bridge.ddl.lexer import Token
-from bridge.ddl.rule import Edit, Site, beginning, option_scopes, partition_scopes, remove, value_at
-from bridge.ddl.server_features import Feature
+from bridge.ddl.rule import Edit, Feature, Site, beginning, option_scopes, partition_scopes, remove, value_at
 
 HINTS: Final = ("ALGORITHM", "LOCK")
 HOW: Final = "the target decides itself how to do it"

@@ -11,6 +11,7 @@ from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import StatementParts, at, outer, span_of, with_depth
 from bridge.ddl.rule import (
     Edit,
+    Feature,
     OmittedObject,
     Site,
     UnsupportedError,
@@ -20,9 +21,7 @@ from bridge.ddl.rule import (
     value_at,
 )
 from bridge.ddl.rules.table_options import HINTS, HOW
-from bridge.ddl.server_features import Feature
-from bridge.model import TableName
-from bridge.quoting import has_long_characters, quote_name
+from bridge.model import TableName, has_long_characters, quote_name
 
 
 def possible_names(statement: StatementParts, site: Site) -> None:

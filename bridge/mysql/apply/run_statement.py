@@ -26,7 +26,7 @@ from bridge.mysql.server_errors import (
     limit_fix,
     server_words,
 )
-from bridge.rows.keys.key_spellings import other_spelling
+from bridge.rows.key_spellings import other_spelling
 from bridge.rows.net_changes import OrderedChanges
 from bridge.rows.sql.in_order import Change, Moment, moments
 from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement

@@ -13,8 +13,7 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.ddl.policy import DdlRules
-from bridge.ends.end import End
-from bridge.ends.phases import Phase, PhaseClock
+from bridge.ends import End
 from bridge.errors import ApplyError, HeldError, RefusedRowsError, TargetError
 from bridge.model import Advance, SchemaChange, Table, TableName
 from bridge.mysql.apply import load_data
@@ -46,10 +45,11 @@ from bridge.mysql.server_errors import (
 )
 from bridge.mysql.state.ownership import Ownership, mark_connection
 from bridge.mysql.state.progress import Progress
+from bridge.phases import Phase, PhaseClock
 from bridge.rows.net_changes import OrderedChanges
 from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import Rendering, Statement
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.rows.type_check import CheckedTypes
 
 log = structlog.get_logger()
 

@@ -12,11 +12,10 @@ from pymysql.err import MySQLError
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
+from bridge.console import keep_secret
 from bridge.errors import TargetError
-from bridge.foreign_text import keep_secret
 from bridge.mysql.connection.server_url import parse_url, shown_url
-from bridge.mysql.connection.session import Session
-from bridge.mysql.connection.silence import LOGIN_SECONDS, WAIT_SECONDS, WHAT_IT_DOES, reason_lost
+from bridge.mysql.connection.session import LOGIN_SECONDS, WAIT_SECONDS, WHAT_IT_DOES, Session, reason_lost
 from bridge.mysql.connection.tls import Tls
 from bridge.mysql.server_errors import LOGIN_REFUSED, TRANSIENT, error_code, server_words, trouble, typed_errors
 from bridge.secret_settings import read_secret

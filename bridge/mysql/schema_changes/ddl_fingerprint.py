@@ -1,4 +1,11 @@
-"""Takes a fingerprint of everything that a schema change touches, which tells whether an interrupted change ran."""
+"""Takes a fingerprint of everything that a schema change touches, which tells whether an interrupted change ran.
+
+Compares the objects that a schema change would make with those that exist on the target already, as after an earlier
+replay.
+
+An existing object counts as made when it has everything that the statement would have given it.  To find out, the
+statement runs on a scratch copy.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +13,26 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from pymysql.constants import ER
 from pymysql.err import MySQLError
 
-from bridge.ddl.parser import Classified, Swap
-from bridge.ddl.server_features import Capabilities, Flavour, Version
-from bridge.model import SchemaChange, TableName
+from bridge.ddl.by_table.routing import target_statement
+from bridge.ddl.by_table.shards import shard_statement
+from bridge.ddl.by_table.skipping import removed_names
+from bridge.ddl.classes import StatementKind
+from bridge.ddl.clauses import span_of, statement_parts
+from bridge.ddl.lexer import Named
+from bridge.ddl.parser import Classified, Refused, Swap, Unclear, classify
+from bridge.ddl.rule import Capabilities, Flavour, Version
+from bridge.filters.routes import Routes
+from bridge.model import SchemaChange, TableName, quote_name
 from bridge.mysql.connection.session import Session
-from bridge.mysql.server_errors import error_code
-from bridge.mysql.state.ddl_journal import Journal, JournalState
-from bridge.quoting import quote_name
+from bridge.mysql.server_errors import LOST, error_code
+from bridge.mysql.state.ddl_journal import Journal, JournalEntry, JournalState
 
 _MAY_HAVE_RUN: Final = frozenset(
     {JournalState.RUNNING, JournalState.HELD, JournalState.APPROVED, JournalState.REPLACED}
@@ -215,3 +229,161 @@ def _table_ids(session: Session, target: Capabilities, name: TableName) -> list[
 def _file_name(name: str) -> str:
     """Spells a name as InnoDB does: characters other than letters, digits and _ become @ and four hex digits."""
     return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"@{ord(c):04x}" for c in name)
+
+
+_UNDO: Final = {ER.DUP_FIELDNAME: "COLUMN", ER.DUP_KEYNAME: "INDEX"}
+_MAKING: Final = frozenset(
+    {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.CREATE_VIEW}
+)
+_MOST_UNDONE: Final = 100
+
+
+def makes_exactly(
+    session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified
+) -> bool:
+    """Tells whether an existing table is exactly what this CREATE TABLE makes: not less, and not more."""
+    return bool(_tried(session, scratch_schema, change, text, classified, ER.TABLE_EXISTS_ERROR, nothing_else=True))
+
+
+def exists_already(
+    session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified, error: MySQLError
+) -> str:
+    """Tells whether the target refused `text` with `error` because its effect exists already.  Gives the outcome to
+    record, "" when that is not so."""
+    code = error_code(error)
+    if code == ER.DB_CREATE_EXISTS and classified.kind is StatementKind.CREATE_DATABASE:
+        return _alter_to(session, text, classified)
+    if code not in {ER.TABLE_EXISTS_ERROR, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
+        return ""
+    made = _tried(session, scratch_schema, change, text, classified, code, nothing_else=code != ER.TABLE_EXISTS_ERROR)
+    return "what it makes was there already" if made else ""
+
+
+def skipped_before(
+    journal: Journal, session: Session, routes: Routes, change: SchemaChange, text: str, classified: Classified
+) -> JournalEntry | None:
+    """Gives the schema change that the operator skipped, and which would have removed what a statement makes, or what
+    had its name; None without one, or where that was removed since.  What is there then holds what it held before.
+
+    change: the statement as it came; of a merged table only what its own shard skipped counts, since rows of others are
+    right.  text: as it runs.
+    """
+    if not journal.entries(session, [JournalState.SKIPPED]):
+        return None
+    shard, gone = _shard(change.text, change.schema, routes), set[str]()
+    for entry in reversed(journal.entries(session, [JournalState.SKIPPED, JournalState.DONE])):
+        removed = _removed(entry, routes, text, classified) - gone
+        if entry.state is JournalState.DONE:
+            gone |= removed
+        elif removed and _shard(entry.statement, entry.schema, routes) == shard:
+            return entry
+    return None
+
+
+def _removed(entry: JournalEntry, routes: Routes, text: str, classified: Classified) -> frozenset[str]:
+    """Gives the names that a statement makes, and that an earlier one removes."""
+    came = classify(entry.statement, entry.schema)
+    if isinstance(came, Unclear) and not entry.replacement:
+        names = [source for name in classified.tables for source in routes.sources(name)]
+        upstream = replace(classified, touched=tuple(Named(name, (0, 0), is_qualified=True) for name in names))
+        return removed_names(text, upstream, entry.statement, came.known)
+    ran, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
+    ran = entry.replacement or ran
+    known = classify(ran, schema, is_certain=True)
+    return removed_names(text, classified, ran, known) if isinstance(known, Classified) else frozenset()
+
+
+def _shard(text: str, schema: str, routes: Routes) -> TableName | None:
+    found = shard_statement(text, schema, routes)
+    return found.shard if found else None
+
+
+def _tried(
+    session: Session,
+    scratch_schema: str,
+    change: SchemaChange,
+    text: str,
+    classified: Classified,
+    code: int,
+    *,
+    nothing_else: bool,
+) -> bool:
+    """Runs the statement on a probe, and compares that with the table."""
+    kind = "VIEW" if classified.kind is StatementKind.CREATE_VIEW else "TABLE"
+    probe = TableName(scratch_schema, f"probe {change.statement_hash[:12]}")
+    try:
+        session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
+        table = _make_probe(session, scratch_schema, probe, code, text, change.schema)
+        return table is not None and _holds(session, table, probe, nothing_else=nothing_else)
+    except MySQLError as failure:
+        if isinstance(failure, LOST):
+            raise
+        return False
+    finally:
+        session.execute(f"DROP {kind} IF EXISTS {quote_name(*probe)}")
+
+
+def _make_probe(
+    session: Session, scratch_schema: str, probe: TableName, code: int, text: str, current_schema: str
+) -> TableName | None:
+    """Runs the statement on the probe; gives the table that it is about, None when it cannot be run."""
+    sent = classify(text, current_schema, is_certain=True)
+    if isinstance(sent, Refused):
+        return None
+    table, (start, end), _ = sent.touched[0]
+    statement = text[:start] + quote_name(*probe) + text[end:]
+    if code == ER.TABLE_EXISTS_ERROR:
+        _take_defaults_of(session, scratch_schema, table.schema)
+        session.execute(statement)
+    else:
+        session.execute(f"CREATE TABLE {quote_name(*probe)} LIKE {quote_name(*table)}")
+        _redo(session, statement, probe)
+    return table
+
+
+def _alter_to(session: Session, text: str, classified: Classified) -> str:
+    """Gives an existing database the defaults that the statement would have given it."""
+    options = statement_parts(text, classified, tidb=False).options
+    if options:
+        start, end = span_of(options)
+        session.execute(f"ALTER DATABASE {quote_name(classified.database)} {text[start:end]}")
+    return "the database was there already; its defaults are as the statement says"
+
+
+def _holds(session: Session, table: TableName, probe: TableName, *, nothing_else: bool) -> bool:
+    """Tells whether the table has all that the probe has.  With `nothing_else` it must also have nothing more (CREATE
+    TABLE LIKE copies no foreign keys)."""
+    made, there = _parts(session, probe), _parts(session, table)
+    dropped = {part for part in there - made if " FOREIGN KEY " not in part}
+    return made <= there and not (nothing_else and dropped)
+
+
+def _redo(session: Session, statement: str, probe: TableName) -> None:
+    """Drops from the copy whatever the server says exists already, until the statement runs on it."""
+    for _ in range(_MOST_UNDONE):
+        try:
+            session.execute(statement)
+        except MySQLError as error:
+            named = re.search(r"'(.*)'", str(error.args[-1]))
+            if error_code(error) not in _UNDO or named is None:
+                raise
+            drop = f"DROP {_UNDO[error_code(error)]} {quote_name(named[1])}"
+            session.execute(f"ALTER TABLE {quote_name(*probe)} {drop}")
+        else:
+            return
+
+
+def _take_defaults_of(session: Session, scratch_schema: str, schema: str) -> None:
+    """Gives the scratch database the defaults of another one, since objects made without a collation take these."""
+    (charset, collation), *_ = session.rows(
+        "SELECT default_character_set_name, default_collation_name FROM information_schema.schemata"
+        " WHERE schema_name = %s",
+        (schema,),
+    )
+    session.execute(f"ALTER DATABASE {quote_name(scratch_schema)} CHARACTER SET {charset} COLLATE {collation}")
+
+
+def _parts(session: Session, name: TableName) -> set[str]:
+    """Gives columns, keys and options of a table, or the body of a view without its account and rights."""
+    text = re.sub(r"^CREATE .*? SQL SECURITY \w+ VIEW", "CREATE VIEW", definition(session, name) or "", flags=re.DOTALL)
+    return {line.strip().rstrip(",") for line in text.splitlines()}

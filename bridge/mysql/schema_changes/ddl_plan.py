@@ -24,15 +24,13 @@ from bridge.ddl.rule import OmittedObject, Site, Surroundings, UnsupportedError
 from bridge.ddl.rules.charsets import OF_SOURCE
 from bridge.ddl.rules.table_options import WAS_THERE
 from bridge.errors import HeldError, SchemaChangeError, few
-from bridge.model import SchemaChange, TableName
+from bridge.model import SchemaChange, TableName, quote_name
 from bridge.mysql.connection.session import Session
-from bridge.mysql.schema_changes.ddl_fingerprint import definition
+from bridge.mysql.schema_changes.ddl_fingerprint import definition, makes_exactly, skipped_before
 from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
-from bridge.mysql.schema_changes.existing_objects import makes_exactly, skipped_before
 from bridge.mysql.state.ddl_journal import NOTHING_TO_RUN, Journal, JournalEntry, JournalState
 from bridge.mysql.table_definition import list_tables, load_objects
 from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_canal, is_of_debezium
-from bridge.quoting import quote_name
 from bridge.tso import tso_ms
 
 _ZONE_FIX: Final = (

@@ -26,10 +26,18 @@ from bridge.errors import SchemaChangeError
 from bridge.model import SchemaChange
 from bridge.mysql import tidb
 from bridge.mysql.connection.session import Session
-from bridge.mysql.schema_changes.ddl_fingerprint import Conclusion, Evidence, Ran, conclude, definition, evidence
+from bridge.mysql.schema_changes.ddl_fingerprint import (
+    Conclusion,
+    Evidence,
+    Ran,
+    conclude,
+    definition,
+    evidence,
+    exists_already,
+    skipped_before,
+)
 from bridge.mysql.schema_changes.ddl_plan import OnTarget, Planner, log_outcome, where_of
 from bridge.mysql.schema_changes.ddl_session import DdlSession, require_explicit_defaults, reset_session
-from bridge.mysql.schema_changes.existing_objects import exists_already, skipped_before
 from bridge.mysql.server_errors import DUPLICATE_KEY, KEY_TOO_LONG, TRANSIENT, error_code, server_words
 from bridge.mysql.state.ddl_journal import FINISHED, OPEN, Journal, JournalEntry, JournalState
 from bridge.protocols.values.event_time import is_change_of_snapshot

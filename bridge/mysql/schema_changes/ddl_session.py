@@ -21,14 +21,13 @@ from pymysql.err import MySQLError
 
 from bridge.ddl.parser import Classified
 from bridge.ddl.policy import DdlRules
-from bridge.ddl.server_features import Capabilities
+from bridge.ddl.rule import Capabilities
 from bridge.errors import TargetError
-from bridge.model import SchemaChange
+from bridge.model import SchemaChange, quote_name
 from bridge.mysql.connection.session import SQL_MODE, Session
 from bridge.mysql.probe import OWN_DEFAULTS, probe
 from bridge.mysql.server_errors import LOST, error_code
-from bridge.protocols.values.timezones import zone_of
-from bridge.quoting import quote_name
+from bridge.protocols.values.event_time import zone_of
 from bridge.tso import tso_ms
 
 UTC: Final = "+00:00"

@@ -11,8 +11,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from bridge.filters.table_filter import DEFAULT_SCHEMA
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
-from bridge.quoting import quote_name
 
 CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.controls (
         name VARCHAR(128) COLLATE utf8mb4_bin NOT NULL,

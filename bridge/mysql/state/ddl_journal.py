@@ -15,9 +15,8 @@ from bridge.ddl.by_table.shards import ShardStatement, shard_statement
 from bridge.ddl.rewrite import RewriteStep, Rewritten
 from bridge.ddl.rule import OmittedObject
 from bridge.filters.routes import Routes
-from bridge.model import SchemaChange
+from bridge.model import SchemaChange, quote_name
 from bridge.mysql.connection.session import Session
-from bridge.quoting import quote_name
 
 
 class JournalState(StrEnum):

@@ -18,9 +18,9 @@ from typing import Final, NamedTuple
 from pymysql.constants import ER
 from pymysql.err import MySQLError
 
-from bridge.ends.end import Abandoned
+from bridge.ends import Abandoned
 from bridge.errors import OwnedError, TargetError
-from bridge.model import Advance, Positions, SchemaChange
+from bridge.model import Advance, Positions, SchemaChange, quote_name
 from bridge.mysql import tidb
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -29,7 +29,6 @@ from bridge.mysql.schema_changes.ddl_runner import pipeline_tag, wait_while_runn
 from bridge.mysql.server_errors import LOCK_WAIT, LOST, LockConflictError
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.schema import pipeline_lock
-from bridge.quoting import quote_name
 
 STALE_SECONDS: Final = 30
 """A heartbeat older than this lets another bridge take over."""

@@ -21,11 +21,10 @@ from typing import Any
 import orjson
 
 from bridge.filters.table_filter import DEFAULT_SCHEMA
-from bridge.model import Advance, PartitionStart, Positions, SchemaChange
+from bridge.model import Advance, PartitionStart, Positions, SchemaChange, quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import read_only, require_writable, writable
 from bridge.mysql.state import quarantine, schema
-from bridge.quoting import quote_name
 
 
 @dataclass(frozen=True)

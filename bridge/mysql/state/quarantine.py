@@ -17,9 +17,8 @@ from typing import Any, Final
 import orjson
 
 from bridge.events import SEP, Kind, Position, RowChange
-from bridge.model import WHOLE_MESSAGE, Entry
+from bridge.model import WHOLE_MESSAGE, Entry, quote_name
 from bridge.mysql.connection.session import Session
-from bridge.quoting import quote_name
 
 CREATE_TABLE: Final = """CREATE TABLE IF NOT EXISTS {schema}.quarantine (
         id BIGINT UNSIGNED AUTO_INCREMENT PRIMARY KEY,

@@ -17,13 +17,12 @@ from bridge.errors import UsageError
 from bridge.events import Kind
 from bridge.filters.routes import IgnoredRows, Route, Routes, RowRules
 from bridge.filters.table_filter import TableFilter
-from bridge.model import TableName
+from bridge.model import TableName, quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress
 from bridge.mysql.state.quarantine import count_held
 from bridge.mysql.table_definition import list_tables
-from bridge.quoting import quote_name
 
 _SHOWN: Final = 3
 _COPY: Final = (

@@ -10,11 +10,10 @@ import hashlib
 from typing import Final
 
 from bridge.errors import TargetError
-from bridge.model import TableName
+from bridge.model import TableName, quote_name
 from bridge.mysql.catalog import without_transactions
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state import controls, quarantine
-from bridge.quoting import quote_name
 
 VERSION: Final = 4
 """The number of the form below."""

@@ -25,8 +25,7 @@ from bridge.pipeline.by_partitions.repeated_rows import (
     seen_before,
     told_by_place,
 )
-from bridge.rows.gathering import taken
-from bridge.rows.grouping import Bools, Longs, distinct
+from bridge.rows.gathering import Bools, Longs, distinct, taken
 from bridge.rows.moments import Places, is_of_sending, is_of_snapshot, names_of
 
 _TWICE_FIX: Final = (

@@ -28,7 +28,7 @@ from bridge.mysql.state.ddl_journal import DONE_BY_HAND
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.pipeline.by_partitions.row_schemas import UnclearRows
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, SENT
-from bridge.rows.grouping import Longs, distinct, ends, numbered
+from bridge.rows.gathering import Longs, distinct, ends, numbered
 from bridge.rows.moments import Moment, coordinates_of, names_of, shown
 from bridge.tso import ms_tso, tso_ms
 

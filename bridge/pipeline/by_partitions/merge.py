@@ -18,9 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridge.model import PartitionId
-from bridge.rows.amount import Amount, weights
-from bridge.rows.gathering import taken, with_column
-from bridge.rows.grouping import Bools, Longs
+from bridge.rows.gathering import Amount, Bools, Longs, taken, weights, with_column
 from bridge.rows.moments import Places
 
 _HIGHEST: Final = 1 << 62

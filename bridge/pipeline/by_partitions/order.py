@@ -13,17 +13,15 @@ import structlog
 from bridge.errors import AheadOfTargetError, few
 from bridge.model import Advance, PartitionId, Positions, SchemaChange, TableName
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier import ApplierConfig, Counts
 from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, NEAR, second_run, unread_topics
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.by_partitions.partition_queue import SNAPSHOT_AGAIN
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
-from bridge.pipeline.control_events import BadMessage, is_wanted, without_left_out
-from bridge.pipeline.order import Due, Order, Segment, Starts
-from bridge.pipeline.steering.steering import Gate
-from bridge.pipeline.watching.counts import Counts
-from bridge.rows.amount import Amount
+from bridge.pipeline.order import BadMessage, Due, Order, Segment, Starts, is_wanted, without_left_out
+from bridge.pipeline.steering import Gate
+from bridge.rows.gathering import Amount
 from bridge.rows.moments import is_of_sending
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.decoded_batch import DecodedBatch

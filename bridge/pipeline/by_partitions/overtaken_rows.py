@@ -20,8 +20,7 @@ import structlog
 from bridge.events import RAW, SEP, Kind, key_names
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.protocols.values.event_time import SENT
-from bridge.rows.gathering import taken, with_column
-from bridge.rows.grouping import Bools, Longs, distinct
+from bridge.rows.gathering import Bools, Longs, distinct, taken, with_column
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
 from bridge.rows.moments import Places, coordinates_of
 

@@ -20,19 +20,16 @@ from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Kind
 from bridge.model import Entry, PartitionId, PartitionStart, SchemaChange, topic_begins
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier import ApplierConfig
 from bridge.pipeline.by_partitions.counting_rows import Counted, CountingRows
 from bridge.pipeline.by_partitions.late_changes import AppliedPlaces, are_side_by_side
 from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
-from bridge.pipeline.control_events import BadMessage, control_events
-from bridge.pipeline.order import Starts
+from bridge.pipeline.order import BadMessage, Starts, control_events
 from bridge.protocols.values.event_time import FILE
-from bridge.rows.amount import Amount
-from bridge.rows.gathering import position_of, taken
-from bridge.rows.grouping import Longs, divided, partitions_of
+from bridge.rows.gathering import Amount, Longs, divided, partitions_of, position_of, taken
 from bridge.rows.moments import Moment, in_order, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, tso_ms
 

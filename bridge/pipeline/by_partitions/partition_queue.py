@@ -17,7 +17,7 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
-from bridge.rows.grouping import Bools, Longs
+from bridge.rows.gathering import Bools, Longs
 from bridge.rows.moments import (
     Moment,
     Places,
@@ -30,7 +30,7 @@ from bridge.rows.moments import (
     newest_places,
 )
 from bridge.rows.order_and_slices import TableChunk
-from bridge.spark.kept_rows.places import spilled
+from bridge.spark.kept_rows import spilled
 
 
 @dataclass(frozen=True)

@@ -33,8 +33,7 @@ from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow, PartitionQueue
 from bridge.pipeline.by_partitions.row_schemas import classified
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, POSITION_BITS, SENT
-from bridge.rows.gathering import position_of
-from bridge.rows.grouping import Bools, Longs, distinct
+from bridge.rows.gathering import Bools, Longs, distinct, position_of
 from bridge.rows.moments import Places, coordinates_of, is_of_sending, is_of_snapshot, latest_beside, names_of
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso, tso_ms
 

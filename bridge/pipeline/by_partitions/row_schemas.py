@@ -27,7 +27,7 @@ from bridge.ddl.parser import Classified, classify
 from bridge.events import RAW, SEP, Kind
 from bridge.model import SchemaChange, TableName
 from bridge.protocols.values.event_time import BATCH_BITS, SENT
-from bridge.rows.grouping import Bools, Longs
+from bridge.rows.gathering import Bools, Longs
 from bridge.rows.moments import (
     Moment,
     Places,

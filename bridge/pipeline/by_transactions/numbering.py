@@ -15,8 +15,7 @@ from bridge.pipeline.by_transactions.reached import Place, Reached, is_of_snapsh
 from bridge.pipeline.by_transactions.told_rows import ToldRows
 from bridge.protocols.debezium.transactions import TransactionMark
 from bridge.protocols.values.event_time import NUMBER_DIGITS
-from bridge.rows.gathering import masked, taken, with_column
-from bridge.rows.grouping import Longs, partitions_of
+from bridge.rows.gathering import Longs, masked, partitions_of, taken, with_column
 
 _NONE = np.empty(0, np.int64)
 

@@ -16,18 +16,15 @@ from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Code, Kind
 from bridge.model import Advance, PartitionId, PartitionStart, SchemaChange
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier import ApplierConfig, Counts
 from bridge.pipeline.by_boundaries import BoundaryOrder
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.numbering import DueRows, Mark, Reaching
 from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached, Snapshot
 from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
-from bridge.pipeline.control_events import BadMessage, control_events
-from bridge.pipeline.order import Starts
-from bridge.pipeline.watching.counts import Counts
+from bridge.pipeline.order import BadMessage, Starts, control_events
 from bridge.protocols.debezium.transactions import NO_TRANSACTION
-from bridge.rows.amount import Amount
-from bridge.rows.gathering import Longs, masked
+from bridge.rows.gathering import Amount, Longs, masked
 from bridge.rows.order_and_slices import RowChanges, ends_of
 from bridge.spark.decoded_batch import DecodedBatch
 

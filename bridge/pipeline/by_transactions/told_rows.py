@@ -17,11 +17,9 @@ from bridge.events import EVENT_SCHEMA
 from bridge.model import PartitionId
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, PLACE_PARTS, TransactionMark
 from bridge.protocols.values.event_time import SNAPSHOT_SERVER
-from bridge.rows.amount import Amount
-from bridge.rows.gathering import masked, position_of
-from bridge.rows.grouping import Bools, Longs, distinct, partitions_of
+from bridge.rows.gathering import Amount, Bools, Longs, distinct, masked, partitions_of, position_of
 from bridge.rows.order_and_slices import TableChunk
-from bridge.spark.kept_rows.places import spilled
+from bridge.spark.kept_rows import spilled
 
 _OF_MARIADB: Final = re.compile(r"[0-9]+-[0-9]+-")
 """The id of a transaction of MariaDB 11.4, all rows of which have one place in the binlog."""

@@ -31,14 +31,12 @@ from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_partitions.repeated_rows import before_change
-from bridge.pipeline.by_transactions.next_server import Lacks
 from bridge.pipeline.by_transactions.numbering import DueRows, End, Statement
-from bridge.pipeline.by_transactions.reached import Reached, Snapshot, has_gtid, other_binlog
+from bridge.pipeline.by_transactions.reached import Lacks, Reached, Snapshot, has_gtid, other_binlog
 from bridge.pipeline.by_transactions.told_rows import ToldRows, Transactions, missing_rows
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
 from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS
-from bridge.rows.amount import Amount
-from bridge.rows.grouping import Bools, Longs, partitions_of
+from bridge.rows.gathering import Amount, Bools, Longs, partitions_of
 from bridge.spark.decoded_batch import MOST_IN_MEMORY
 from bridge.tso import ms_tso
 

@@ -23,10 +23,9 @@ from bridge.protocols.decoder import (
     shown,
 )
 from bridge.protocols.plain_decoder import PlainDecoder
-from bridge.protocols.values.event_time import event_ts, place_in_gtid_set, place_of_sending
+from bridge.protocols.values.event_time import event_ts, place_in_gtid_set, place_of_sending, timestamp_converter
 from bridge.protocols.values.json_message import json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout, new_event
-from bridge.protocols.values.timezones import timestamp_converter
 
 _KINDS: Final = {"INSERT": Kind.INSERT, "UPDATE": Kind.UPDATE, "DELETE": Kind.DELETE}
 _ANNOTATIONS: Final = frozenset({"QUERY", "XACOMMIT"})

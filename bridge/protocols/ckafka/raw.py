@@ -24,8 +24,8 @@ from bridge.protocols.values.column_types import (
     enum_names,
     of_text,
 )
+from bridge.protocols.values.event_time import timestamp_converter
 from bridge.protocols.values.literals import Converter
-from bridge.protocols.values.timezones import timestamp_converter
 
 _WIDTHS: Final = {"tinyint": 8, "smallint": 16, "mediumint": 24, "int": 32, "bigint": 64, "bit": 64}
 _BOOLEANS: Final = {"true": "1", "false": "0"}

@@ -18,8 +18,7 @@ from bridge.ddl.by_table.routing import with_told_databases
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, Boundary, Code, DdlStatement, Event, Kind, RowChange, TransactionPart
 from bridge.model import TableName
 from bridge.protocols.debezium import values
-from bridge.protocols.debezium.columns import column_of, handle_names, raw_literal
-from bridge.protocols.debezium.envelope import Document, Envelopes
+from bridge.protocols.debezium.columns import Document, Envelopes, column_of, handle_names, raw_literal
 from bridge.protocols.debezium.recognition import TICDC_MODES, DebeziumModes
 from bridge.protocols.debezium.transactions import place_of_change, place_of_row, time_and_text
 from bridge.protocols.decoder import (

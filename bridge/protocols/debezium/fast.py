@@ -13,6 +13,7 @@ import orjson
 import pyarrow as pa
 
 from bridge.events import Event, TransactionPart
+from bridge.protocols.batch_decode import EVENT_FIELDS, laid
 from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.avro.lots import AvroLots
 from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
@@ -24,7 +25,6 @@ from bridge.protocols.debezium.transactions import (
     time_and_text,
 )
 from bridge.protocols.decoder import FAILURES, BatchResult, Contents, DecodeError, DecodeOptions, RowEvents
-from bridge.protocols.event_columns import EVENT_FIELDS, laid
 from bridge.protocols.fast.decoder import FastJsonDecoder, KindMarks, the_row
 from bridge.protocols.fast.lessons import Hole, Lesson, Mixed, PlaceHole, WithKey, parts_of_place, value_holes
 from bridge.protocols.fast.texts import Texts

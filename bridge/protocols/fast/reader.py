@@ -13,14 +13,13 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
+from bridge.protocols.batch_decode import EVENT_FIELDS
 from bridge.protocols.decoder import FAILURES, DecodeError, RowEvents
-from bridge.protocols.event_columns import EVENT_FIELDS
 from bridge.protocols.fast.compiled.codes import CONVERTED, INDEX, LONGEST_MADE, MARK, NOT_READ, PLACE_NUMBERS
 from bridge.protocols.fast.compiled.functions import walk, write_images, write_places
-from bridge.protocols.fast.compiled.room import room
 from bridge.protocols.fast.lessons import Lesson, likeness
 from bridge.protocols.fast.templates import IMAGES, Arrays, Rows, Templates
-from bridge.protocols.fast.texts import BEHIND, Numbers, Texts
+from bridge.protocols.fast.texts import BEHIND, Numbers, Texts, room
 
 _LONGEST_KIND: Final = 1000
 """In bytes; a kind holds two names of 64 characters.  Kinds are remembered, and they come from the wire."""

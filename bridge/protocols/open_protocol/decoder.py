@@ -21,9 +21,9 @@ from bridge.protocols.decoder import (
 )
 from bridge.protocols.open_protocol.types import TYPES, column_of, is_of_handle
 from bridge.protocols.plain_decoder import PlainDecoder
+from bridge.protocols.values.event_time import timestamp_converter
 from bridge.protocols.values.json_message import decompressed, growth_limit, json_object
 from bridge.protocols.values.row_image import Layout, image_before, image_of, make_layout
-from bridge.protocols.values.timezones import timestamp_converter
 
 Columns = dict[str, dict[str, Any]]
 

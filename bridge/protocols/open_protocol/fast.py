@@ -11,8 +11,8 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from bridge.protocols.batch_decode import EVENT_FIELDS
 from bridge.protocols.decoder import Contents, DecodeOptions, RowEvents
-from bridge.protocols.event_columns import EVENT_FIELDS
 from bridge.protocols.fast.decoder import FastDecoder, Missed, the_row
 from bridge.protocols.fast.lessons import Hole, Lesson, WithKey, value_holes
 from bridge.protocols.fast.texts import Numbers, Texts

@@ -20,14 +20,21 @@ from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 from bridge.events import SEP, Kind
-from bridge.model import Column, Table, TableName
-from bridge.quoting import free_name, quote_name
-from bridge.rows.keys.key_spellings import is_exact, is_guarded, spelled_texts
-from bridge.rows.keys.key_steps import RowShape, other_uniques
+from bridge.model import Column, Table, TableName, free_name, quote_name
+from bridge.rows.key_spellings import is_exact, is_guarded, spelled_texts
+from bridge.rows.key_steps import RowShape, other_uniques
 from bridge.rows.net_changes import Image, OrderedChanges
 from bridge.rows.sql import members
-from bridge.rows.sql.conditions import WrittenColumns, binary_match, guards, set_by_themselves
-from bridge.rows.sql.statement import STATEMENT_BYTES, Rendering, Stage, Statement
+from bridge.rows.sql.statement import (
+    STATEMENT_BYTES,
+    Rendering,
+    Stage,
+    Statement,
+    WrittenColumns,
+    binary_match,
+    guards,
+    set_by_themselves,
+)
 
 _ROWS_AT_ONCE: Final = 5_000
 """So many row changes are Python objects at once."""

@@ -16,20 +16,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
-from bridge.model import Table
-from bridge.quoting import quote_name
-from bridge.rows.keys.key_spellings import is_exact
-from bridge.rows.keys.key_steps import other_uniques
+from bridge.model import Table, quote_name
+from bridge.rows.key_spellings import is_exact
+from bridge.rows.key_steps import other_uniques
 from bridge.rows.literal_offsets import TEXT, joined, parts_of, runs
 from bridge.rows.net_changes import KeyedChanges, KeylessChanges, NetChanges, OrderedChanges, WrittenRows
-from bridge.rows.sql.conditions import WrittenColumns, binary_match, guards, key_conditions, keys_of
 from bridge.rows.sql.in_order import ordered
 from bridge.rows.sql.statement import (
     MIN_BYTES,
     Rendering,
     Stage,
     Statement,
+    WrittenColumns,
+    binary_match,
     cut_to_rows,
+    guards,
+    key_conditions,
+    keys_of,
     load_of,
     load_statement,
     may_load,

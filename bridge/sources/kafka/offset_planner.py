@@ -9,11 +9,11 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from bridge.ends.end import Abandoned
+from bridge.ends import Abandoned
 from bridge.errors import SourceError
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.kafka.offset_ranges import OffsetRange, shares
+from bridge.sources.kafka.client import OffsetRange, shares
 from bridge.sources.kafka.range_reader import process_reader
 from bridge.sources.kafka.topic_guard import asked
 from bridge.sources.source import READING, Guard, Read, Wait

@@ -17,8 +17,7 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
-from bridge.sources.kafka.client import HARMLESS, Acls, client, refusal_error, silence_error
-from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.client import HARMLESS, Acls, OffsetRange, client, refusal_error, silence_error
 from bridge.sources.part_size import FEW, LOT_BYTES, READ_AT_ONCE, joined_lots, latest_ms
 from bridge.sources.source import have_ids, key_and_value
 

@@ -14,10 +14,9 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.events import Position
 from bridge.model import PartitionId, Positions
-from bridge.rows.amount import Amount
-from bridge.sources.kafka.client import Acls, check_login, client, commit_offsets, group_client
+from bridge.rows.gathering import Amount
+from bridge.sources.kafka.client import Acls, OffsetRange, check_login, client, commit_offsets, group_client
 from bridge.sources.kafka.offset_planner import KafkaBatch, OffsetPlanner
-from bridge.sources.kafka.offset_ranges import OffsetRange
 from bridge.sources.kafka.range_reader import ISOLATION, RangeReader
 from bridge.sources.kafka.topic_guard import read_compacted, read_operations, read_topics
 from bridge.sources.source import Extent, Guard, KeyAndValue, Message, MicroBatch, Pacing, TopicNow, within_sample_bytes

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource
 
-from bridge.ends.end import Abandoned, End
+from bridge.ends import Abandoned, End
 from bridge.errors import SourceError, UnansweredError, UsageError
 from bridge.model import PartitionId, Positions, goes_by_partition, topic_begins
 from bridge.mysql.state.progress import Progress

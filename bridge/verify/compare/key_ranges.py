@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from threading import Condition
 from typing import Final
 
-from bridge.verify.compare.key_sql import KeyValues
+from bridge.verify.compare.checksums import KeyValues
 from bridge.verify.compare.row_diff import Difference
 
 KeyRange = tuple[KeyValues | None, KeyValues | None]

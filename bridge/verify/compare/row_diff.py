@@ -14,8 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
-from bridge.verify.compare.checksums import real_number
-from bridge.verify.compare.key_sql import KeyValues
+from bridge.verify.compare.checksums import KeyValues, real_number
 
 _FLOAT32: Final = struct.Struct("f")
 

@@ -27,17 +27,14 @@ from bridge.mysql.server_errors import (
     server_words,
 )
 from bridge.sources.source import Extent
-from bridge.verify.compare.bisect import Side, TableComparison
-from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
+from bridge.verify.compare.bisect import Side, TableComparison, WorkerPool
+from bridge.verify.compare.checksums import Fingerprint, any_of, fingerprint_of, in_key_order, key_parts
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.key_sql import any_of, in_key_order, key_parts
 from bridge.verify.compare.row_diff import Difference
-from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.log.coverage import LoggedChange
-from bridge.verify.log.literal_hashes import literals_of, literals_query
 from bridge.verify.log.log_tables import ACTUAL, COMMIT_TS, EXPECTED, PLACE, KeyNumbers, LoggedTable
-from bridge.verify.log.recompute import Control
+from bridge.verify.log.recompute import Control, literals_of, literals_query
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import ShownRow, TableResult, shown_row
 from bridge.verify.snapshots import SnapshotReader, Throttle

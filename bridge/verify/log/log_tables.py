@@ -19,19 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import SEP
-from bridge.model import Table, TableName
+from bridge.model import Table, TableName, free_name, quote_name
 from bridge.mysql.table_definition import ColumnInfo, Definition
 from bridge.protocols.values import literals
-from bridge.protocols.values.untyped import split_forms
-from bridge.quoting import free_name, quote_name
-from bridge.rows.grouping import Bools, Longs
+from bridge.protocols.values.row_image import split_forms
+from bridge.rows.gathering import Bools, Longs
 from bridge.rows.literal_offsets import TEXT, parts_of, runs
 from bridge.rows.net_changes import choose_key
 from bridge.rows.sql.members import with_zeros
 from bridge.rows.sql.statement import STATEMENT_BYTES
-from bridge.rows.types.type_check import true_names
+from bridge.rows.type_check import true_names
+from bridge.verify.compare.checksums import between, key_parts
 from bridge.verify.compare.key_ranges import KeyRange
-from bridge.verify.compare.key_sql import between, key_parts
 from bridge.verify.compare.row_diff import ComparedColumns
 
 if TYPE_CHECKING:

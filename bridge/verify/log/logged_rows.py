@@ -18,15 +18,26 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind
 from bridge.model import PartitionId, PartitionStart, TableName
-from bridge.protocols.values.untyped import split_forms, with_forms
-from bridge.rows.gathering import masked, taken, whole_texts
-from bridge.rows.grouping import Bools, Longs, combined, distinct, divided, ends, numbered, partitions_of
-from bridge.rows.keys.key_steps import RowShape, ShapedRows, Steps, key_sums
+from bridge.protocols.values.row_image import split_forms, with_forms
+from bridge.rows.gathering import (
+    Bools,
+    Longs,
+    combined,
+    distinct,
+    divided,
+    ends,
+    masked,
+    numbered,
+    partitions_of,
+    taken,
+    whole_texts,
+)
+from bridge.rows.key_steps import RowShape, ShapedRows, Steps, key_sums
 from bridge.rows.literal_offsets import TEXT, Cells, whole
 from bridge.rows.moments import are_of_another_server
 from bridge.rows.net_changes import last_of_keys
-from bridge.rows.types.resolve_types import shapes_typed
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.rows.resolve_types import shapes_typed
+from bridge.rows.type_check import CheckedTypes
 from bridge.tso import ms_tso
 from bridge.verify.log.coverage import WAITS_MS, Cut, NameKey, TableCoverage
 from bridge.verify.log.log_tables import LoggedTable, RowGroup

@@ -26,16 +26,14 @@ from bridge.mysql.state.routes_record import read_rules
 from bridge.mysql.table_definition import list_tables, load_definitions
 from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Source
+from bridge.spark.decoded_batch import event_decoder
 from bridge.spark.errors import source_error
 from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
-from bridge.spark.worker_decoder import event_decoder
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.fix_sql import FixFile
-from bridge.verify.log.applied_changes import applied_changes, positions_read
-from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, coverage_of
-from bridge.verify.log.literal_hashes import literals_of
+from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, applied_changes, coverage_of, positions_read
 from bridge.verify.log.loaded_comparison import (
     Fingerprints,
     HashedRange,
@@ -58,7 +56,7 @@ from bridge.verify.log.log_tables import (
     ranges_of,
 )
 from bridge.verify.log.logged_rows import LogPlan
-from bridge.verify.log.recompute import Control, Log
+from bridge.verify.log.recompute import Control, Log, literals_of
 from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult
 from bridge.verify.snapshots import SnapshotReader, Throttle, expected_errors, open_target_snapshot

@@ -7,17 +7,15 @@ from typing import Any, Final
 
 from pymysql.err import MySQLError
 
-from bridge.ends.end import End
+from bridge.ends import End
 from bridge.errors import SourceError
-from bridge.model import TableName
+from bridge.model import TableName, quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, error_code, server_words, trouble
 from bridge.mysql.table_definition import ColumnInfo, Definition, decoded, load_definitions
 from bridge.pipeline.truncated_rows import Literals, RowsGoneError
-from bridge.quoting import quote_name
-from bridge.verify.compare.checksums import readable
-from bridge.verify.compare.key_sql import literal_of
+from bridge.verify.compare.checksums import literal_of, readable
 
 ROWS_PER_QUERY: Final = 16
 """It is small, since rows that were too large for a message are large."""

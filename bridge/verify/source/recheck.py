@@ -11,12 +11,12 @@ from typing import Any, Final
 import orjson
 
 from bridge.errors import counted
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.watching.status import said_lags
-from bridge.quoting import quote_name
+from bridge.pipeline.status import said_lags
 from bridge.tso import tso_ms
-from bridge.verify.compare.key_sql import KeyValues
+from bridge.verify.compare.checksums import KeyValues
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
 
 SecondsLeft = Callable[[int], float]

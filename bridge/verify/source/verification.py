@@ -14,23 +14,20 @@ from bridge.ddl.classes import ChangeClass
 from bridge.errors import UsageError
 from bridge.filters.routes import with_sources
 from bridge.filters.table_filter import ReservedSchemas
-from bridge.model import TableName, goes_by_partition
+from bridge.model import TableName, goes_by_partition, quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import Journal
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.table_definition import Definition, list_tables, load_definitions
-from bridge.pipeline.control_events import clash_error
-from bridge.quoting import quote_name
-from bridge.verify.checkpoint import Checkpoint, comparison_digest
-from bridge.verify.compare.bisect import Side, TableComparison
+from bridge.pipeline.order import clash_error
+from bridge.verify.compare.bisect import Side, TableComparison, WorkerPool
+from bridge.verify.compare.checksums import in_key_order, key_parts
 from bridge.verify.compare.key_ranges import Tally
-from bridge.verify.compare.key_sql import in_key_order, key_parts
 from bridge.verify.compare.row_diff import Difference, as_multisets, by_key
-from bridge.verify.compare.worker_pool import WorkerPool
 from bridge.verify.fix_sql import FixFile
-from bridge.verify.options import ProgressListener, VerifyOptions
+from bridge.verify.options import Checkpoint, ProgressListener, VerifyOptions, comparison_digest
 from bridge.verify.report import Report, TableResult, shown_row
 from bridge.verify.snapshots import (
     SnapshotReader,
@@ -44,15 +41,13 @@ from bridge.verify.source.recheck import InFlight, read_motion, settle
 from bridge.verify.source.schema_diff import (
     ColumnPlan,
     SchemaFindings,
+    StatementTranslator,
     as_one,
     column_plan,
-    compare_schemas,
-    findings_of,
-)
-from bridge.verify.source.target_statements import (
-    StatementTranslator,
     column_statements,
+    compare_schemas,
     create_statements,
+    findings_of,
     index_statements,
     opening_statements,
 )

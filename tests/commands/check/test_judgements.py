@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 import bridge
-from bridge.commands.check import kafka, server, tables, upstream
-from bridge.commands.check.finding import Finding, Level
+from bridge.commands.check import Finding, Level, kafka, server, tables, upstream
 from bridge.commands.check.grants import OWN, REPLICATED, SERVER, GrantFacts, allow, judge, read_grants
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
@@ -20,7 +19,7 @@ from bridge.commands.check.server import Encryption, ServerFacts
 from bridge.commands.check.tables import Needed, TableFacts
 from bridge.commands.check.upstream import UpstreamFacts
 from bridge.config import Settings
-from bridge.ddl.server_features import Flavour
+from bridge.ddl.rule import Flavour
 from bridge.events import Boundary, Event, Kind, RowChange
 from bridge.model import Column, PartitionStart, Table, TableName
 from bridge.mysql.probe import Reach

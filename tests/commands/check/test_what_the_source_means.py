@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from bridge import registry as client
-from bridge.commands.check import kafka, protocol, tables, upstream
-from bridge.commands.check.finding import Finding, Level
+from bridge.commands.check import Finding, Level, kafka, protocol, tables, upstream
 from bridge.commands.check.kafka import SourceFacts
 from bridge.commands.check.protocol import Decoded
 from bridge.commands.check.server import Encryption

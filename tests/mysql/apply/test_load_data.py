@@ -15,7 +15,7 @@ from pymysql.err import MySQLError
 
 from bridge.errors import ApplyError
 from bridge.events import SEP, RowChange
-from bridge.model import Column, Table, TableName
+from bridge.model import Column, Table, TableName, quote_name
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError, objection, run, shortfall, transactional
 from bridge.mysql.catalog import load_tables
@@ -23,12 +23,11 @@ from bridge.mysql.connection.session import LoadAnswer, Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import REFUSED_VALUE, TRANSIENT, error_code
 from bridge.protocols.values import literals
-from bridge.quoting import quote_name
 from bridge.rows.literal_offsets import TEXT, runs
 from bridge.rows.net_changes import KeyedChanges, WrittenRows
 from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, load_of, load_statement, may_load, readable
-from bridge.rows.types.type_check import column_fit
+from bridge.rows.type_check import column_fit
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, opened, run_all
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change

@@ -12,7 +12,7 @@ from bridge.errors import ApplyError, HeldError
 from bridge.events import RowChange
 from bridge.local.mariadb import MariaDB
 from bridge.mysql.connection.session import Session
-from bridge.protocols.ruled_rows import ruled
+from bridge.protocols.batch_decode import ruled
 from tests.generated.verifying import verify_events
 from tests.support.pipelines import admin, drop_all, run_all, session_after, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change

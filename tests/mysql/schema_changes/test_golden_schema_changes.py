@@ -14,14 +14,14 @@ import pyarrow.compute as pc
 import pytest
 
 from bridge.commands.ddl import release
-from bridge.ddl.server_features import Capabilities, Feature
+from bridge.ddl.rule import Capabilities, Feature
 from bridge.errors import ApplyError, HeldError
+from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.state.ddl_journal import Journal, JournalState
 from bridge.mysql.state.progress import ProgressTable
-from bridge.quoting import quote_name
 from tests.support.fixtures import SERVERS
 from tests.support.golden import PROTOCOLS, differences, plain_type
 from tests.support.least_account import least_account

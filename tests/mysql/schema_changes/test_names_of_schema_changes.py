@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.ddl.rewrite import Rewritten, rewrite
-from bridge.ddl.rule import Site
-from bridge.ddl.server_features import Feature, named_capabilities
+from bridge.ddl.rule import Feature, Site, named_capabilities
 from bridge.mysql.connection.session import Session
 from bridge.mysql.probe import probe
 from bridge.mysql.schema_changes.ddl_plan import OnTarget

@@ -12,16 +12,15 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from bridge.ends.end import Abandoned, End, Ends
+from bridge.ends import Abandoned, End, Ends
 from bridge.errors import OwnedError
 from bridge.model import Advance, SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.schema_changes.ddl_runner import pipeline_tag
 from bridge.mysql.server_errors import LostConnectionError
 from bridge.mysql.state.schema import pipeline_lock
-from bridge.pipeline.watching import heartbeat as heartbeats
-from bridge.pipeline.watching.heartbeat import Heartbeat
-from bridge.pipeline.watching.status_reporter import StatusReporter
+from bridge.pipeline import heartbeat as heartbeats
+from bridge.pipeline.heartbeat import Heartbeat, StatusReporter
 from tests.support.pipelines import Pipeline, admin, contents, journal, opened, run_all, session_after
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
 from tests.support.victims import Victims

@@ -10,7 +10,7 @@ import pytest
 
 from bridge.commands.status import read_status
 from bridge.config import Settings
-from bridge.ddl.by_table.table_settings import EventFilterTable
+from bridge.ddl.by_table.event_filters import EventFilterTable
 from bridge.errors import TargetError, UsageError
 from bridge.events import Kind, Position
 from bridge.filters.routes import Routes, RowRules

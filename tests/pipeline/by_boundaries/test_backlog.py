@@ -5,7 +5,7 @@ from __future__ import annotations
 from bridge.events import Code, Event, Position, RowChange, Undecodable
 from bridge.model import Entry, PartitionId, PartitionStart
 from bridge.pipeline.by_boundaries import Backlog, Frontier
-from bridge.pipeline.control_events import BadMessage, control_events
+from bridge.pipeline.order import BadMessage, control_events
 from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.upstreams import boundary, events_table, row_change, schema_change
 

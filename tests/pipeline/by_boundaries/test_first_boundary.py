@@ -7,10 +7,9 @@ import pytest
 from bridge.events import Event, RowChange
 from bridge.model import PartitionStart, goes_by_partition
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier_config import ApplierConfig
+from bridge.pipeline.applier import ApplierConfig, Counts
 from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.order import OrderChanged
-from bridge.pipeline.watching.counts import Counts
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
 from tests.support.models import Clock, FakeWriter, give

@@ -12,7 +12,7 @@ from bridge.events import Position
 from bridge.model import UNUSED, Entry, PartitionStart
 from bridge.pipeline.assembly import unused_partitions
 from bridge.pipeline.by_boundaries import Frontier
-from bridge.pipeline.control_events import BadMessage
+from bridge.pipeline.order import BadMessage
 from bridge.sources.source import Extent
 
 A, B = ("cdc", 0), ("cdc", 1)

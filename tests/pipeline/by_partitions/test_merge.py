@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from bridge.pipeline.by_partitions.merge import Merged, Rows, merge
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.tso import ms_tso
 from tests.support.upstreams import TOPIC, events_table, row_change
 

@@ -18,12 +18,11 @@ from bridge.events import DdlStatement, Kind, RowChange
 from bridge.model import PartitionId, SchemaChange
 from bridge.mysql.apply.writer import OnHeld, raise_held
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
+from bridge.pipeline.applier import ApplierConfig, Counts, IdlePolicy
 from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS
 from bridge.pipeline.order import starts_of
-from bridge.pipeline.watching.counts import Counts
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.tso import ms_tso
 from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams, give
 from tests.support.upstreams import TOPIC, Change, events_table, row_change, schema_change

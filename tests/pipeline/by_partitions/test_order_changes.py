@@ -16,12 +16,10 @@ from hypothesis import strategies as st
 from bridge.events import Event, Kind
 from bridge.model import goes_by_partition
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import Applier
-from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
+from bridge.pipeline.applier import Applier, ApplierConfig, Counts, IdlePolicy
 from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.order import OrderChanged
-from bridge.pipeline.watching.counts import Counts
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.tso import ms_tso
 from tests.support.models import FEW, Clock, Crash, FakeTarget, FakeWriter, Streams, give
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change

@@ -14,12 +14,12 @@ from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Code, RowChange, Undecodable
 from bridge.model import PartitionStart, SchemaChange
 from bridge.mysql.state.progress import dump_positions, load_positions
-from bridge.pipeline.applier_config import TRANSACTION
+from bridge.pipeline.applier import TRANSACTION
 from bridge.pipeline.bad_input import OnBadMessage
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.tso import ms_tso
 from tests.support.models import partition_backlog
 from tests.support.upstreams import TOPIC, Change, boundary, events_table, row_change, schema_change

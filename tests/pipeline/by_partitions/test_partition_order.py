@@ -13,12 +13,10 @@ from bridge.events import Code, Event, RowChange, Undecodable
 from bridge.filters.table_filter import TableFilter
 from bridge.model import SchemaChange
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS
-from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
+from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS, ApplierConfig, Counts, IdlePolicy
 from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.by_partitions.late_changes import unread_topics
 from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS
-from bridge.pipeline.watching.counts import Counts
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
 from tests.pipeline.by_partitions.test_order_changes import Target, Upstream

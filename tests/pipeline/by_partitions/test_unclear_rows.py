@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 
 from bridge.events import NO_PRIMARY_KEY, RowChange
 from bridge.model import PartitionStart, SchemaChange, TableName
-from bridge.pipeline.applier_config import TRANSACTION
+from bridge.pipeline.applier import TRANSACTION
 from bridge.pipeline.by_partitions.row_schemas import UnclearRows
 from bridge.protocols.values.event_time import place_of_sending
 from bridge.tso import ms_tso

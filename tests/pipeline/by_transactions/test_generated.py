@@ -15,13 +15,12 @@ from bridge.errors import SourceError
 from bridge.events import Kind
 from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
-from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
-from bridge.pipeline.by_transactions.next_server import Lacks
+from bridge.pipeline.applier import ApplierConfig, Counts, IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
+from bridge.pipeline.by_transactions.reached import Lacks
 from bridge.pipeline.order import starts_of
-from bridge.pipeline.watching.counts import Counts
 from bridge.protocols.debezium.transactions import NO_TRANSACTION
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
 from tests.pipeline.by_transactions.feeding import Feed
 from tests.pipeline.by_transactions.said import EMPTY, SERVER, TOPIC, Said, begin, change, end, events, gtid, row

@@ -7,7 +7,7 @@ import pytest
 from bridge.errors import UnansweredError
 from bridge.local.server import free_port
 from bridge.mysql.connection.target import Target
-from bridge.pipeline.by_transactions.next_server import _missing, lacks
+from bridge.pipeline.by_transactions.reached import _missing, lacks
 from tests.support.pipelines import sql
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"

@@ -13,11 +13,10 @@ from bridge.errors import SourceError
 from bridge.events import Kind
 from bridge.model import Advance, PartitionId, SchemaChange
 from bridge.mysql.state.progress import Progress, dump_positions, load_positions
-from bridge.pipeline.applier_config import ApplierConfig, IdlePolicy
+from bridge.pipeline.applier import ApplierConfig, Counts, IdlePolicy
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.order import starts_of
-from bridge.pipeline.watching.counts import Counts
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.models import Clock
 from tests.support.pipelines import decoded

@@ -13,7 +13,7 @@ from bridge.model import SchemaChange
 from bridge.pipeline.by_transactions.numbering import DueRows
 from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached, Snapshot
 from bridge.pipeline.by_transactions.transaction_queue import DOUBT_SECONDS, TransactionQueue
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.tso import ms_tso
 from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, gtid, mark, row
 

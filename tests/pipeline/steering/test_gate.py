@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from bridge.pipeline.steering.steering import Gate, Limits
-from bridge.rows.amount import Amount
+from bridge.pipeline.steering import Gate, Limits
+from bridge.rows.gathering import Amount
 from tests.support.waiting import wait_for
 from tests.test_ends import Clock, NoPause
 

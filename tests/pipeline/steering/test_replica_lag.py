@@ -12,10 +12,9 @@ from bridge.local import MariaDB
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.steering.load_watch import LoadWatch
-from bridge.pipeline.steering.steering import Steering
-from bridge.pipeline.watching import heartbeat as heartbeats
-from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.pipeline import heartbeat as heartbeats
+from bridge.pipeline.heartbeat import Heartbeat
+from bridge.pipeline.steering import LoadWatch, Steering
 from tests.pipeline.steering.test_steering import EVENTS, ctl, working
 from tests.support.grounds import start_replicating
 from tests.support.pipelines import admin, opened, sql

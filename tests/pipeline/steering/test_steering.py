@@ -18,11 +18,9 @@ from bridge.local import MariaDB
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.controls import ControlTable
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.applier import Interrupted
-from bridge.pipeline.applier_thread import ApplierThread
-from bridge.pipeline.steering.load_watch import NO_REPLICAS, LoadWatch
-from bridge.pipeline.steering.steering import BEING_READ, Gate, Limits, Steering
-from bridge.pipeline.watching.heartbeat import Heartbeat
+from bridge.pipeline.applier import ApplierThread, Interrupted
+from bridge.pipeline.heartbeat import Heartbeat
+from bridge.pipeline.steering import BEING_READ, NO_REPLICAS, Gate, Limits, LoadWatch, Steering
 from bridge.spark.decoded_batch import DecodedBatch
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import Pipeline, admin, opened, sql

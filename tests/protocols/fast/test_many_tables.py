@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridge.demo.model import BankColumn, BankRow, Change, TableVersion, Transaction
 from bridge.events import Kind
 from bridge.protocols import decode_message
-from bridge.protocols.event_columns import laid
+from bridge.protocols.batch_decode import laid
 from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.fast.reader import Reader
 from tests.bench.encoders import SENDERS

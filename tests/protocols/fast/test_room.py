@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bridge.protocols.fast.compiled import room as module
-from bridge.protocols.fast.compiled.room import room
+from bridge.protocols.fast import texts as module
+from bridge.protocols.fast.texts import room
 
 MIB = 1 << 20
 

@@ -14,9 +14,9 @@ from bridge.events import Kind, RowChange
 from bridge.model import TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
-from bridge.protocols.ruled_rows import ruled
+from bridge.protocols.batch_decode import ruled
 from bridge.protocols.values import literals
-from bridge.rows.keys.key_spellings import _PLAIN, are_plain
+from bridge.rows.key_spellings import _PLAIN, are_plain
 from bridge.rows.literal_offsets import TEXT
 from tests.support.fixtures import SERVERS
 from tests.support.pipelines import admin, run_all

@@ -12,9 +12,9 @@ from bridge.errors import ApplyError
 from bridge.events import RowChange
 from bridge.filters.routes import Routes, parse_route
 from bridge.model import Column, Table, TableName
-from bridge.protocols.ruled_rows import routed
-from bridge.rows.keys import key_steps as module
-from bridge.rows.keys.key_steps import key_sums
+from bridge.protocols.batch_decode import routed
+from bridge.rows import key_steps as module
+from bridge.rows.key_steps import key_sums
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import KeyedChanges, NetChanges, OrderedChanges, fold
 from tests.support.upstreams import in_one_partition, row_change

@@ -6,7 +6,7 @@ import pytest
 
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP
 from bridge.model import Column, Table, TableName
-from bridge.rows.keys.key_steps import key_conflict
+from bridge.rows.key_steps import key_conflict
 
 
 def table(*keys: str, primary: str = "") -> Table:

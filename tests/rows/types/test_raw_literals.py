@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from bridge.events import SEP, RowChange
 from bridge.model import Column, Table, TableName
 from bridge.protocols.values.column_types import column_type
-from bridge.protocols.values.untyped import raw_converter
-from bridge.rows.types.resolve_types import ValueKind, typed, unusual_raw
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.protocols.values.row_image import raw_converter
+from bridge.rows.resolve_types import ValueKind, typed, unusual_raw
+from bridge.rows.type_check import CheckedTypes
 from tests.support.golden import expected_tables
 from tests.support.upstreams import in_one_partition
 from tests.support.wire import capture_events

@@ -18,10 +18,10 @@ from bridge.model import Column, Table, TableName
 from bridge.protocols.decoder import FAILURES, DecodeError, explain
 from bridge.protocols.values.column_types import column_type
 from bridge.protocols.values.literals import double_number
-from bridge.protocols.values.untyped import raw_converter, split_forms, with_forms
-from bridge.rows.types import resolve_types
-from bridge.rows.types.resolve_types import typed
-from bridge.rows.types.type_check import CheckedTypes
+from bridge.protocols.values.row_image import raw_converter, split_forms, with_forms
+from bridge.rows import resolve_types
+from bridge.rows.resolve_types import typed
+from bridge.rows.type_check import CheckedTypes
 from tests.support.oracles import always_tried
 
 JSON = "json:double,adaptive_time_microseconds,base64"

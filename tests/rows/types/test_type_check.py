@@ -14,9 +14,9 @@ from bridge.events import RowChange
 from bridge.model import Column, Table, TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
-from bridge.protocols.values.untyped import told_columns
+from bridge.protocols.values.row_image import told_columns
 from bridge.rows.literal_offsets import Cells, whole
-from bridge.rows.types.type_check import check_needs, true_names
+from bridge.rows.type_check import check_needs, true_names
 from tests.support.pipelines import run_all, session_after
 from tests.support.upstreams import Literal, boundary, image, in_one_partition, row_change, schema_change
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bridge.rows.types.type_widths import Fit, as_bytes, fit_of
+from bridge.rows.type_widths import Fit, as_bytes, fit_of
 
 NARROWER, DIFFERENT, MAY_FIT = Fit
 

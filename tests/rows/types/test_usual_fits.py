@@ -10,7 +10,7 @@ import pytest
 
 from bridge.events import SEP
 from bridge.rows.literal_offsets import Cells
-from bridge.rows.types.type_check import column_fit, unsure
+from bridge.rows.type_check import column_fit, unsure
 from tests.support.fenced_buffers import fenced_texts
 
 USUAL = {

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bridge.ends.end import End
+from bridge.ends import End
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionId
 from bridge.sources.kafka import offset_planner
+from bridge.sources.kafka.client import OffsetRange, shares
 from bridge.sources.kafka.offset_planner import KafkaBatch, OffsetPlanner, planned
-from bridge.sources.kafka.offset_ranges import OffsetRange, shares
 from tests.support.models import Clock
 
 EXTENTS = st.dictionaries(

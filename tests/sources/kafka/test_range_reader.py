@@ -13,7 +13,7 @@ from bridge.config import SourceSection
 from bridge.errors import SourceError
 from bridge.local import Kafka
 from bridge.sources.kafka import range_reader as ranges
-from bridge.sources.kafka.offset_ranges import OffsetRange
+from bridge.sources.kafka.client import OffsetRange
 from bridge.sources.kafka.range_reader import RangeReader
 from tests.support.models import Clock
 from tests.support.producers import ordered_producer

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from bridge.ends.end import End
+from bridge.ends import End
 from bridge.errors import SourceError, UnansweredError
 from bridge.model import PartitionStart
 from bridge.mysql.state.progress import Progress

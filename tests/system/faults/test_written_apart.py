@@ -19,9 +19,9 @@ from bridge.mysql import parallel
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.parallel import ExecutorWriter
-from bridge.rows.amount import Amount
+from bridge.rows.gathering import Amount
 from bridge.rows.sql.statement import NotWritten, Statement
-from bridge.spark.kept_rows.shards import Executors, Home
+from bridge.spark.shards import Executors, Home
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change
 from tests.support.waiting import wait_for

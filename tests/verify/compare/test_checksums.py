@@ -17,8 +17,18 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
-from bridge.verify.compare.checksums import fingerprint_of, fingerprint_query, readable, real_number, row_hash, token
-from bridge.verify.compare.key_sql import KeyValues, between, boundary_query, key_parts
+from bridge.verify.compare.checksums import (
+    KeyValues,
+    between,
+    boundary_query,
+    fingerprint_of,
+    fingerprint_query,
+    key_parts,
+    readable,
+    real_number,
+    row_hash,
+    token,
+)
 from tests.support.fixtures import SERVERS
 from tests.support.verify_servers import execute
 

@@ -11,8 +11,8 @@ from bridge.model import TableName
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
+from bridge.verify.compare.checksums import between, in_key_order, key_parts
 from bridge.verify.compare.key_ranges import ChunkSize
-from bridge.verify.compare.key_sql import between, in_key_order, key_parts
 from bridge.verify.report import TableResult
 from tests.support.verify_servers import Pair, execute, said
 

@@ -8,7 +8,7 @@ import pytest
 
 from bridge.errors import StoppedError
 from bridge.mysql.table_definition import ColumnInfo
-from bridge.verify.compare.key_sql import KeyValues
+from bridge.verify.compare.checksums import KeyValues
 from bridge.verify.compare.row_diff import (
     ComparedColumns,
     DifferenceKind,

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 import pytest
 
 from bridge.config import Settings
-from bridge.ddl.by_table.table_settings import EventFilterTable
+from bridge.ddl.by_table.event_filters import EventFilterTable
 from bridge.errors import UsageError
 from bridge.events import Event, Kind
-from bridge.protocols.ruled_rows import ruled
+from bridge.protocols.batch_decode import ruled
 from bridge.verify.log import verification
 from bridge.verify.report import TableResult
 from tests.generated.verifying import InProcess, OfEvents, verify_events

@@ -16,9 +16,9 @@ import pytest
 from bridge.errors import StoppedError
 from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log import loaded_comparison
-from bridge.verify.log.literal_hashes import text_hashes
 from bridge.verify.log.loaded_comparison import HashedRange, hash_ranges
 from bridge.verify.log.log_tables import WHOLE, KeyNumbers, LoggedTable
+from bridge.verify.log.recompute import text_hashes
 from bridge.verify.snapshots import SnapshotReader, Throttle
 from tests.support.fenced_buffers import fenced_texts
 

@@ -14,9 +14,9 @@ from bridge.rows.gathering import together
 from bridge.rows.literal_offsets import Cells
 from bridge.tso import ms_tso
 from bridge.verify.log.coverage import LoggedChange, coverage_of
-from bridge.verify.log.literal_hashes import hashed, text_hashes
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.logged_rows import LogPlan, buckets, by_table, last_of_some, last_steps, steps
+from bridge.verify.log.recompute import hashed, text_hashes
 from tests.generated.verifying import expected_table
 
 T = TableName("app", "t")

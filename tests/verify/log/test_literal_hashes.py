@@ -14,10 +14,10 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
 from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
-from bridge.verify.log.literal_hashes import fingerprints, literal, literals_query
-from bridge.verify.log.literal_hashes import hashed as with_hashes
 from bridge.verify.log.log_tables import ranges_of
 from bridge.verify.log.logged_rows import STEP_SCHEMA
+from bridge.verify.log.recompute import fingerprints, literal, literals_query
+from bridge.verify.log.recompute import hashed as with_hashes
 from tests.support.verify_servers import execute
 
 T = TableName("app", "t")

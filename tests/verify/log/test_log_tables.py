@@ -21,8 +21,6 @@ from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.log import log_tables
 from bridge.verify.log.coverage import LoggedChange, coverage_of
-from bridge.verify.log.literal_hashes import fingerprints, literals_of
-from bridge.verify.log.literal_hashes import hashed as with_hashes
 from bridge.verify.log.loaded_comparison import HashedRange, LoadedTable, hash_ranges, sides
 from bridge.verify.log.log_tables import (
     PLACE,
@@ -35,6 +33,8 @@ from bridge.verify.log.log_tables import (
     ranges_of,
 )
 from bridge.verify.log.logged_rows import LogPlan, by_table, last_steps, row_groups, steps
+from bridge.verify.log.recompute import fingerprints, literals_of
+from bridge.verify.log.recompute import hashed as with_hashes
 from bridge.verify.snapshots import SnapshotReader, Throttle, begin_snapshot
 from tests.support.verify_servers import execute
 

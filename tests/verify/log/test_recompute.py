@@ -28,10 +28,10 @@ from types import SimpleNamespace
 from bridge.model import Column, Table, TableName
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import Messages
-from bridge.spark.worker_decoder import event_decoder
+from bridge.spark.decoded_batch import event_decoder
 from bridge.verify.log.log_tables import LoggedTable
 from bridge.verify.log.logged_rows import by_table, last_steps
-from bridge.verify.log.literal_hashes import fingerprints, hashed
+from bridge.verify.log.recompute import fingerprints, hashed
 from bridge.verify.log.logged_rows import LogPlan, steps
 from tests.support.wire import canal
 

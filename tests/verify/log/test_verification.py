@@ -13,7 +13,7 @@ from bridge.ddl.policy import ddl_rules
 from bridge.errors import StoppedError
 from bridge.events import SEP, Event
 from bridge.mysql.connection.session import Session
-from bridge.protocols.values.untyped import with_forms
+from bridge.protocols.values.row_image import with_forms
 from bridge.tso import ms_tso
 from bridge.verify.log.loaded_comparison import LoadedTable
 from bridge.verify.log.log_tables import LoggedTable

@@ -15,7 +15,7 @@ from bridge.config import VerifySection
 from bridge.model import Advance, PartitionStart
 from bridge.mysql.connection.target import Target
 from bridge.mysql.state.progress import ProgressTable
-from bridge.verify.compare.key_sql import KeyValues
+from bridge.verify.compare.checksums import KeyValues
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind, by_key
 from bridge.verify.source.recheck import InFlight, Motion, SecondsLeft, settle
 from tests.support.models import Clock

@@ -14,8 +14,14 @@ from bridge.filters.table_filter import TableFilter
 from bridge.local import MariaDB
 from bridge.model import TableName
 from bridge.mysql.table_definition import ColumnInfo, Definition, Index
-from bridge.verify.source.schema_diff import column_plan, compare_schemas, plain_type
-from bridge.verify.source.target_statements import column_lines, column_statements, index_lines
+from bridge.verify.source.schema_diff import (
+    column_lines,
+    column_plan,
+    column_statements,
+    compare_schemas,
+    index_lines,
+    plain_type,
+)
 from tests.support.pipelines import admin
 from tests.support.verify_servers import Pair, execute, said
 

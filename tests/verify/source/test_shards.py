@@ -10,7 +10,7 @@ import pytest
 from bridge.config import Settings
 from bridge.errors import HeldError, UsageError
 from bridge.filters.routes import RowRules
-from bridge.verify.checkpoint import Checkpoint
+from bridge.verify.options import Checkpoint
 from tests.support.pipelines import run_all
 from tests.support.upstreams import boundary, in_one_partition, schema_change
 from tests.support.verify_servers import Pair, execute, portable, said

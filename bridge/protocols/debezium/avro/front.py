@@ -14,9 +14,8 @@ import orjson
 
 from bridge.errors import BridgeError
 from bridge.events import Code
-from bridge.protocols.debezium.avro.binary import Plan
-from bridge.protocols.debezium.avro.schemas import WrittenSchema, framed, is_framed, read_schema
-from bridge.protocols.debezium.envelope import Envelopes
+from bridge.protocols.debezium.avro.schemas import Plan, WrittenSchema, framed, is_framed, read_schema
+from bridge.protocols.debezium.columns import Envelopes
 from bridge.protocols.decoder import (
     FAILURES,
     MAX_CACHED,

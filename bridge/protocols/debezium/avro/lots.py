@@ -14,13 +14,11 @@ import numpy.typing as npt
 import orjson
 
 from bridge.errors import BridgeError
-from bridge.protocols.debezium.avro.binary import Plan, Record, Union
 from bridge.protocols.debezium.avro.front import AvroFront
-from bridge.protocols.debezium.avro.schemas import framed
+from bridge.protocols.debezium.avro.schemas import Plan, Record, Union, framed
 from bridge.protocols.decoder import MAX_CACHED, Contents, DecodeError
 from bridge.protocols.fast.compiled import codes
-from bridge.protocols.fast.compiled.room import room
-from bridge.protocols.fast.texts import BEHIND, Numbers, TextColumn, Texts
+from bridge.protocols.fast.texts import BEHIND, Numbers, TextColumn, Texts, room
 
 _PRIMITIVES: Final = ("boolean", "int", "long", "float", "double", "string", "bytes")
 """In the order of their steps, from AVRO_BOOLEAN on."""

@@ -24,7 +24,7 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     same,
     word,
 )
-from bridge.protocols.fast.compiled.row_images.writing import put_utf8
+from bridge.protocols.fast.compiled.writing import put_utf8
 
 _NONE, _ONE, _TEN = np.uint64(0), np.uint64(1), np.uint64(10)
 _NULL, _TRUE, _FALSE = (tuple(letters) for letters in (b"null", b"true", b"false"))

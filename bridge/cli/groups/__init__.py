@@ -1,1 +1,0 @@
-"""Commands that have commands: `bridge config`, `ctl`, `ddl`, `quarantine`."""

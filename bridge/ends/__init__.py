@@ -1,1 +1,0 @@
-"""The ends of a pipeline, target and source, which may be away."""

@@ -1,1 +1,0 @@
-"""What the operator sets while a pipeline runs: pause, rate, throttle, log level."""

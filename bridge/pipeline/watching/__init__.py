@@ -1,1 +1,0 @@
-"""What a running pipeline reports: counts, status, heartbeat, and how it ended."""

@@ -1,1 +1,0 @@
-"""Compiled functions over row images."""

@@ -1,1 +1,0 @@
-"""Finds what row changes do to the keys of rows.  Pure."""

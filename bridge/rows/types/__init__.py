@@ -1,1 +1,0 @@
-"""Checks values against the columns that will hold them.  Pure."""

@@ -1,1 +1,0 @@
-"""The data source `bridge` of Spark, for other jobs."""
