@@ -26,9 +26,9 @@ from bridge.ddl.parser import Classified, begins_database_option, outside
 ADDS_COLUMN: Final = frozenset({C.ADD_COLUMN, C.MODIFY_COLUMN})
 ADDS_KEY: Final = frozenset({C.ADD_INDEX, C.ADD_PRIMARY_KEY})
 
-_KEY_WORDS: Final = frozenset(
-    {"PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID"}
-)
+_KEY_WORDS: Final = frozenset({"PRIMARY", "UNIQUE", "INDEX", "KEY", "FULLTEXT", "SPATIAL"})
+_KINDS_OF_TIDB: Final = frozenset({"VECTOR", "COLUMNAR", "HYBRID"})
+"""What TiDB calls kinds of indexes, which elsewhere are names."""
 
 
 @dataclass(frozen=True)
@@ -166,10 +166,13 @@ def _definition_class(part: Sequence[Token]) -> C:
     words = [token.word for token in part[:3]]
     if words[:1] == ["CONSTRAINT"]:
         words = words[1:] if words[1:2] and words[1] in CONSTRAINTS else words[2:]
-    first = words[0] if words else ""
-    if first in {"VECTOR", "COLUMNAR", "HYBRID"} and words[1:2] not in (["INDEX"], ["KEY"]):
-        return C.ADD_COLUMN
-    return CONSTRAINTS.get(first, C.ADD_INDEX if first in _KEY_WORDS else C.ADD_COLUMN)
+    return CONSTRAINTS.get(words[0] if words else "", C.ADD_INDEX if _is_key_word(words) else C.ADD_COLUMN)
+
+
+def _is_key_word(words: Sequence[str]) -> bool:
+    """Tells whether a definition that goes on with these words goes on with what says that it is of a key."""
+    is_kind = words[:1] and words[0] in _KINDS_OF_TIDB and words[1:2] in (["INDEX"], ["KEY"])
+    return bool(is_kind or (words[:1] and words[0] in _KEY_WORDS))
 
 
 def _name_of(definition: Sequence[Token]) -> str | None:
@@ -182,7 +185,7 @@ def _name_of(definition: Sequence[Token]) -> str | None:
             symbol, i = at(definition, 1).name, 2
     if at(definition, i).word in {"CHECK", "FOREIGN"}:
         return symbol
-    while at(definition, i).word in _KEY_WORDS:
+    while _is_key_word([token.word for token in definition[i : i + 2]]):
         i += 1
     name = at(definition, i)
     return symbol if name.text == "(" or name.word == "USING" else name.name
@@ -225,9 +228,8 @@ def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
 
 def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:
     """Reads CREATE INDEX or DROP INDEX, which name the index before the table."""
-    on = next(i for i, token in enumerate(found) if token.word == "ON")
-    words = {"IF", "NOT", "EXISTS", "OR", "REPLACE", "ONLINE", "OFFLINE", *_KEY_WORDS}
-    name = next((token.name for token in found[1:on] if token.word not in words), None)
+    end = next(i for i, token in enumerate(found) if token.word == "ON")
+    name = found[end - 1 - 2 * (found[end - 2].word == "USING")].name  # whatever word it is
     is_create = classified.kind is StatementKind.CREATE_INDEX
     return Item(C.ADD_INDEX if is_create else C.DROP_INDEX, found, found[1:] if is_create else (), name)
 

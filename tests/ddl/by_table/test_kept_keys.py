@@ -7,7 +7,9 @@ import pytest
 from bridge.ddl.by_table.skipping import dropped_key, kept_key
 from bridge.ddl.parser import Classified, classify
 
-KEYS = {"primary": ("id",), "m": ("mail",), "ab": ("a", "b"), "e": ("",)}
+NAMES = ("online", "vector", "hybrid", "columnar", "offline")
+"""Words that may be names."""
+KEYS = {"primary": ("id",), "m": ("mail",), "ab": ("a", "b"), "e": ("",), **dict.fromkeys(NAMES, ("n",))}
 THERE = {"mail": "varchar(40) COLLATE utf8mb4_general_ci DEFAULT NULL", "id": "int NOT NULL", "a": "int", "b": "int"}
 
 
@@ -38,6 +40,11 @@ THERE = {"mail": "varchar(40) COLLATE utf8mb4_general_ci DEFAULT NULL", "id": "i
         ("CREATE UNIQUE INDEX q ON t (x)", ""),
         ("ALTER TABLE t ADD COLUMN m INT", ""),
         ("DROP TABLE t", ""),
+        *((f"DROP INDEX {name} ON t", f"the unique key {name} (n)") for name in NAMES),
+        *((f"ALTER TABLE t DROP INDEX {name}", f"the unique key {name} (n)") for name in NAMES),
+        *((f"ALTER TABLE t DROP KEY {name}, ADD UNIQUE {name} (n)", "") for name in NAMES),
+        *((f"ALTER TABLE t DROP KEY {name}, ADD UNIQUE KEY {name} USING BTREE (n)", "") for name in NAMES),
+        *((f"CREATE OR REPLACE UNIQUE INDEX {name} USING BTREE ON t (a)", f"key {name} (n)") for name in NAMES),
     ],
 )
 def test_keys_that_a_statement_drops(statement: str, words: str) -> None:
