@@ -61,7 +61,7 @@ def _left_out(statement: StatementParts, site: Site) -> Iterator[tuple[Sequence[
         for scope in option_scopes(statement)
         for i, token in enumerate(scope)
     }
-    yield ["TABLESPACE"], _FILES
+    yield ["TABLESPACE", "AUTOEXTEND_SIZE"], _FILES
     if ("START", "TRANSACTION") in told:  # with which MySQL logs CREATE TABLE ... SELECT (8.0.21)
         yield ["START"], "the rows come as row changes"
     if not target.has(Feature.MARIADB_SYNTAX):
@@ -69,7 +69,7 @@ def _left_out(statement: StatementParts, site: Site) -> Iterator[tuple[Sequence[
         if known.database:
             yield ["COMMENT"], "the target has no comments of databases"
     if not target.has(Feature.MYSQL_SYNTAX):
-        yield ["COMPRESSION", "AUTOEXTEND_SIZE"], _WHY
+        yield ["COMPRESSION"], _WHY
     is_table = known.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
     knows_encryption = target.has(Feature.MYSQL_SYNTAX if is_table else Feature.DATABASE_ENCRYPTION)
     if not knows_encryption or (("ENCRYPTION", "Y") in told and not target.encrypts):
