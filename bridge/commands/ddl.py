@@ -135,7 +135,7 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
         return "rows that differ upstream would overwrite each other if it drops a unique key" if may_drop else ""
     change = SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
     if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
-        return f"rows that are there keep what they held before, as {kept.id} was skipped"
+        return f"rows that are there keep what they held before, as {kept.id} was {kept.state}"
     around = OnTarget(session, journal)
     if what := kept_key(text, known, around.unique_keys, around.column_definition):
         return f"rows that differ upstream would overwrite each other: {what}"

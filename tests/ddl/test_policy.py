@@ -11,7 +11,7 @@ import pytest
 from bridge.commands.ddl import release
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.policy import Decision, Policy, Verdict, ddl_rules
-from bridge.errors import HeldError, SchemaChangeError, UsageError
+from bridge.errors import BridgeError, HeldError, SchemaChangeError, UsageError
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -107,6 +107,31 @@ def test_ignored(target: str, session: Session) -> None:
     assert tables(session) == {"t", "u"}
     assert rows(session) == [(1,)]
     assert entry(session).state is JournalState.IGNORED
+
+
+@pytest.mark.parametrize(
+    ("dropped", "made"),
+    [
+        ("DROP TABLE t", "CREATE TABLE t (id INT)"),
+        ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN v INT"),
+        ("DROP TABLE t", "CREATE TABLE IF NOT EXISTS t (id INT, v INT)"),
+    ],
+)
+def test_what_an_ignored_statement_kept_is_not_taken_for_made(
+    target: str, session: Session, dropped: str, made: str
+) -> None:
+    """Its rows, and its keys, are from before: rows that come behind it would be mixed with them, or overwrite each
+    other."""
+    session.execute("ALTER TABLE m.t ADD COLUMN v INT")
+    events = in_one_partition(
+        [
+            schema_change(10, dropped, schema="m", table="t"),
+            schema_change(20, made, schema="m", table="t"),
+            boundary(99),
+        ]
+    )
+    with pytest.raises(BridgeError, match=r"with what it held before, as 10-\w+ was ignored"):
+        run_all(target, events, ddl=ddl_rules(ignore=["drop table", "drop column"]))
 
 
 def test_refused(target: str, session: Session) -> None:

@@ -199,11 +199,10 @@ def misread(change: ShardStatement, what: str) -> str:
     )
 
 
-def kept_rows(change: ShardStatement, skipped: str) -> str:
-    """Says why a statement is held whose column the merged table has, with what rows of its own shard held before.
-    skipped: the id of what the operator skipped."""
+def kept_rows(change: ShardStatement, left_out: str) -> str:
+    """Says why a statement is held: rows of its shard have its column from before.  left_out: why, in words."""
     return (
-        f"rows of {change.shard} hold in {change.target} what they held before, as {skipped} was skipped; give them,"
+        f"rows of {change.shard} hold in {change.target} what they held before, as {left_out}; give them,"
         " and the table, by hand what this statement gave them upstream, and say `bridge ddl done`"
     )
 

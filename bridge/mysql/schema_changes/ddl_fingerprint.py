@@ -262,16 +262,17 @@ def exists_already(
 def skipped_before(
     journal: Journal, session: Session, routes: Routes, change: SchemaChange, text: str, classified: Classified
 ) -> JournalEntry | None:
-    """Gives the schema change that the operator skipped, and which would have removed what a statement makes, or what
-    had its name; None without one, or where that was removed since.  What is there then holds what it held before.
+    """Gives the schema change that was skipped or ignored, and would have removed what a statement makes, or what had
+    its name; None without one, or where that was removed since.  What is there then holds what it held before.
 
-    change: the statement as it came; of a merged table only what its own shard skipped counts, since rows of others are
-    right.  text: as it runs.
+    change: the statement as it came; of a merged table only what was left out of its own shard counts, since rows of
+    others are right.  text: as it runs.
     """
-    if not journal.entries(session, [JournalState.SKIPPED]):
+    left_out = [JournalState.SKIPPED, JournalState.IGNORED]
+    if not journal.entries(session, left_out):
         return None
     shard, gone = _shard(change.text, change.schema, routes), set[str]()
-    for entry in reversed(journal.entries(session, [JournalState.SKIPPED, JournalState.DONE])):
+    for entry in reversed(journal.entries(session, [*left_out, JournalState.DONE])):
         removed = _removed(entry, routes, text, classified) - gone
         if entry.state is JournalState.DONE:
             gone |= removed

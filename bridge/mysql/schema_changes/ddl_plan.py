@@ -94,7 +94,7 @@ class Planner:
             return None
         rewritten = self._rewritten(session, change, approved=approved)
         if not approved and (kept := self._idle_by_skipped(session, change, rewritten)):
-            why = f"what it makes is there with what it held before, as {kept.id} was skipped"
+            why = f"what it makes is there with what it held before, as {kept.id} was {kept.state}"
             raise self.hold(session, change, why, rewritten)
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
@@ -165,7 +165,7 @@ class Planner:
             return "confirmed by the operator"
         made = rewritten.sql, rewritten.classified
         if not shard.makes and (kept := skipped_before(self._journal, session, self._rules.routes, change, *made)):
-            raise self.hold(session, change, kept_rows(shard, kept.id), rewritten)
+            raise self.hold(session, change, kept_rows(shard, f"{kept.id} was {kept.state}"), rewritten)
         return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
 
     def _is_made(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> bool:

@@ -266,9 +266,9 @@ class SchemaChangeRunner:
         return "ran"
 
     def _require_made(self, session: Session, change: SchemaChange, plan: Rewritten, error: MySQLError) -> None:
-        """Raises SchemaChangeError when what is there is what a skipped statement would have removed."""
+        """Raises SchemaChangeError when what is there is what a statement that was left out would have removed."""
         if kept := skipped_before(self.journal, session, self._rules.routes, change, plan.sql, plan.classified):
-            words = f"what it makes is there with what it held before, as {kept.id} was skipped"
+            words = f"what it makes is there with what it held before, as {kept.id} was {kept.state}"
             raise self._refused_by_target(session, change, plan, words) from error
 
     def _did_nothing(self, session: Session, change: SchemaChange, plan: Rewritten) -> bool:
