@@ -1,9 +1,7 @@
 """Prints results to stdout, and everything else to stderr.
 
 Besides, only `cli/output.py` prints: tables and pages.  Text may come from messages, servers and files, so it goes
-through `visible`.
-
-Makes text from messages, servers, files and the command line safe to print.
+through `visible` before it is printed.
 """
 
 from __future__ import annotations

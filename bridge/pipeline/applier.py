@@ -7,11 +7,8 @@ Row changes are folded before they are due, while the server works on those befo
 time.  What comes next is a guess: what was folded is used only for the very same row changes, with the very same
 definitions of tables.
 
-What an applier and its order have to know besides where they begin.
-
-Runs the applier in a thread.
-
-What a pipeline has counted.
+`ApplierThread` runs it in a thread.  `ApplierConfig` is what it and its order have to know besides where they begin,
+`Counts` what a pipeline has counted.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ With boundaries, changes are applied in the order of commit ts (`by_boundaries`)
 partition (`by_partitions`).  Progress records which: positions with a floor belong to the order of the partitions
 (internals, decision 13).
 
-The events of a micro-batch besides row changes: boundaries, schema changes, bad messages, and tables left out; which
-schema changes are replicated.
+`ControlEvents` are the events of a micro-batch besides row changes: boundaries, schema changes, bad messages, and
+tables left out.  `is_wanted` tells which schema changes are replicated.
 """
 
 from __future__ import annotations

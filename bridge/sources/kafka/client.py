@@ -2,7 +2,7 @@
 
 One of them tells Kafka how far a consumer group is.  Tells, too, which errors of Kafka end a reading.
 
-Ranges of offsets, and how they are divided among tasks and parts.
+`OffsetRange` is a range of a partition, and is divided among tasks and parts.
 """
 
 from __future__ import annotations

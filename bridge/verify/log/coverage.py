@@ -3,7 +3,7 @@
 Pure.  A schema change that makes, empties, drops or renames a table, or touches its key, its types or its columns, is
 the cut of that name: what the rows before it have become, only the upstream tells.
 
-Which schema changes of the log the target has, and in which words.
+Tells before that which schema changes of the log the target has, and in which words.
 """
 
 from __future__ import annotations

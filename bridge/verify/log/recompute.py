@@ -1,6 +1,6 @@
 """Recomputes the last state of every key from the messages, on Spark's executors.
 
-Hashes rows by the literals of their values, on executors and on the target alike.  Pure.
+Hashes rows by the literals of their values, on executors and on the target alike.
 
 The target writes each of its values as the literal that decoders make of it, so that the hash of a message's row image
 can be compared with that of the target's row, and nothing has to be loaded.  What is equal there is equal: a literal
