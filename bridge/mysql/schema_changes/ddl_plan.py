@@ -164,7 +164,7 @@ class Planner:
         if shard.makes and approved:
             return "confirmed by the operator"
         made = rewritten.sql, rewritten.classified
-        if not shard.makes and (kept := skipped_before(self._journal, session, self._rules.routes, change, *made)):
+        if kept := skipped_before(self._journal, session, self._rules.routes, change, *made):
             raise self.hold(session, change, kept_rows(shard, f"{kept.id} was {kept.state}"), rewritten)
         return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
 
