@@ -30,9 +30,10 @@ def _sums(messages: list[bytes | None]) -> list[int]:
 
 
 def _kind(message: bytes | None) -> tuple[bytes, bytes] | None:
-    first, start, end, operation, mark = map(re.escape, MARKS)
-    pattern = first + b".*?" + start + b"(.*?" + end + b").*?" + operation + b"(.*?" + mark + b")"
-    found = re.search(pattern, message or b"", re.DOTALL)
+    _, first, rest = (message or b"").rpartition(MARKS[0])
+    start, end, operation, mark = map(re.escape, MARKS[1:])
+    pattern = start + b"(.*?" + end + b").*?" + operation + b"(.*?" + mark + b")"
+    found = re.search(pattern, rest, re.DOTALL) if first else None
     return None if found is None else (found[1], found[2])
 
 
