@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bridge.config import Settings
+from bridge.config import DdlSection, Settings
 from bridge.errors import ApplyError, HeldError, UsageError
 from bridge.events import Event, RowChange
 from bridge.mysql.connection.session import Session
@@ -185,13 +185,14 @@ def test_a_column_that_comes_again_where_it_was_kept(target: str, session: Sessi
     assert session.rows("SELECT id, v FROM s.t ORDER BY id") == [(1, 5), (2, 5), (12, 5), (22, 7)]
 
 
+@pytest.mark.usefixtures("session")
 @pytest.mark.parametrize(
     ("drop", "make"),
     [("DROP TABLE t", MAKE), ("ALTER TABLE t DROP COLUMN v", "ALTER TABLE t ADD COLUMN v INT DEFAULT 5")],
 )
-def test_what_comes_again_whose_drop_was_ignored(target: str, session: Session, drop: str, make: str) -> None:
+def test_what_comes_again_whose_drop_was_ignored(target: str, drop: str, make: str) -> None:
     """The shard's rows from before are there still, with what they held."""
-    settings = Settings(route=("s?.t => s.t",), ddl={"ignore": ["drop table", "drop column"]})
+    settings = Settings(route=("s?.t => s.t",), ddl=DdlSection(ignore=("drop table", "drop column")))
     events = [ddl(11, "s1", MAKE), ddl(12, "s2", MAKE), insert(13, "s1", 1, 1), insert(13, "s2", 2, 2)]
     events += [ddl(14, "s1", drop), ddl(15, "s1", make), insert(16, "s1", 3, 7)]
     rows = ruled(in_one_partition([*events, boundary(17)]), settings.row_rules)
