@@ -13,7 +13,6 @@ from functools import partial
 from typing import Final
 
 import structlog
-from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from bridge.config import StreamSection
@@ -23,13 +22,13 @@ from bridge.pipeline.applier import ApplierThread
 from bridge.pipeline.order import Order
 from bridge.protocols.batch_decode import EventDecoder
 from bridge.rows.gathering import Amount, distinct
-from bridge.sources.decoding_tasks import Task, decoding_tasks, in_tasks
+from bridge.sources.decoding_tasks import decoding_tasks
 from bridge.sources.kafka.topic_guard import TopicGuard
 from bridge.sources.part_size import FEW, PartSize
 from bridge.sources.source import READING, MicroBatch, Planner
-from bridge.spark.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering, nested
+from bridge.spark.chunk_source import FOLDER, NAME, ChunkSource, Offsets, answering, nested, pickled
 from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
-from bridge.spark.event_transfer import Chunk, TooLargeError, coming_chunks, import_events
+from bridge.spark.event_transfer import TooLargeError, coming_chunks
 from bridge.spark.shards import Home
 
 LARGE: Final = 50_000
@@ -94,6 +93,7 @@ class Intake:
         """Gives what Spark streams, for as long as the block lasts.  folder: the query's."""
         spark.dataSource.register(ChunkSource)
         with answering(self, folder):
+            self._again = spark.read.format(NAME).option(FOLDER, folder)
             yield spark.readStream.format(NAME).option(FOLDER, folder).load()
 
     def initial(self) -> Offsets:
@@ -125,17 +125,13 @@ class Intake:
         return self._batch
 
     def tasks(self) -> list[bytes]:
-        tasks = self._tasks_of(self._planned, stays=self._stays)
-        return [bytes(cloudpickle.dumps(task)) for task in tasks]  # type: ignore[no-untyped-call]
-
-    def _tasks_of(self, batch: MicroBatch, *, stays: bool = False) -> list[Task[Chunk]]:
-        """Divides a micro-batch among the cores; few messages go to one task."""
-        folder, is_small = self._home.folder, batch.messages is not None and batch.messages <= FEW
+        batch, folder = self._planned, self._home.folder
+        is_small = batch.messages is not None and batch.messages <= FEW  # few messages go to one task
         count = 1 if is_small else self._home.context.defaultParallelism
-        if stays:
-            return decoding_tasks(batch, count, self._decode, partial(staying_chunks, folder=folder))
         most = _LEEWAY * self._most_bytes / count if batch.is_divisible else math.inf
-        return decoding_tasks(batch, count, self._decode, partial(coming_chunks, folder=folder, most_bytes=most))
+        coming = partial(coming_chunks, folder=folder, most_bytes=most)
+        export = partial(staying_chunks, folder=folder) if self._stays else coming
+        return list(map(pickled, decoding_tasks(batch, count, self._decode, export)))
 
     def _size(self) -> int:
         """Tells how many messages the next micro-batch should have."""
@@ -214,8 +210,8 @@ class Intake:
             rest = remaining
 
     def _read_again(self, part: MicroBatch) -> DecodedBatch:
-        chunks = in_tasks(self._home.context, self._tasks_of(part)).collect()
-        return DecodedBatch.of(import_events(chunk.events for chunk in chunks))
+        self._batch, self._stays = part, False
+        return collected(self._again.load(), stay=False)
 
     def _fitting(self, part: MicroBatch, decoded: DecodedBatch, *, is_cut: bool) -> tuple[MicroBatch, DecodedBatch]:
         if part.messages and not decoded.parts:

@@ -1,4 +1,4 @@
-"""The data source of the bridge itself: chunks of decoded events.
+"""The data source of the bridge itself: chunks of decoded events, of a stream, or of messages that are read once.
 
 Its tasks read and decode, and give a row for each chunk (`event_transfer.Chunk`).  Its offsets are Kafka's, and Spark
 asks for them, and for tasks, in a Python process of its own.  There, `Planned` passes each question on to the driver,
@@ -17,7 +17,9 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Client, Connection, Listener
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark import RDD, cloudpickle
+from pyspark.sql import Row, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
@@ -32,7 +34,14 @@ Offsets = dict[str, dict[str, int]]
 _SOCKET: Final = "plans"
 
 
-class Plans(Protocol):
+class Planner(Protocol):
+    """Answers what Spark asks about messages that are read once."""
+
+    def tasks(self) -> list[bytes]:
+        """Gives the tasks of what was planned last, as `ChunkTask` has them."""
+
+
+class Plans(Planner, Protocol):
     """Answers what Spark asks about a stream."""
 
     def initial(self) -> Offsets:
@@ -43,9 +52,6 @@ class Plans(Protocol):
 
     def known(self) -> Offsets:
         """Gives where the partitions ended when they were last looked at."""
-
-    def tasks(self) -> list[bytes]:
-        """Gives the tasks of the micro-batch that was planned last, as `chunk_source` reads them."""
 
 
 def nested(offsets: Mapping[tuple[str, int], int]) -> Offsets:
@@ -62,8 +68,8 @@ def flat(offsets: Offsets) -> dict[tuple[str, int], int]:
 
 
 @contextmanager
-def answering(plans: Plans, folder: str) -> Iterator[None]:
-    """Answers questions about a stream in the block, in a thread for each process that asks."""
+def answering(plans: Planner, folder: str) -> Iterator[None]:
+    """Answers Spark's questions in the block, in a thread for each process that asks."""
     over = threading.Event()
     with _address(folder) as address, Listener(address, "AF_UNIX") as listener:
         accepting = threading.Thread(target=_accept, args=(listener, plans, over), name="plans", daemon=True)
@@ -96,13 +102,13 @@ class Planned:
         return {**vars(self), "_connection": None}
 
 
-def _accept(listener: Listener, plans: Plans, over: threading.Event) -> None:
+def _accept(listener: Listener, plans: Planner, over: threading.Event) -> None:
     while not over.is_set():
         connection = listener.accept()
         threading.Thread(target=_answer, args=(connection, plans), name="plans-answer", daemon=True).start()
 
 
-def _answer(connection: Connection[Any, Any], plans: Plans) -> None:
+def _answer(connection: Connection[Any, Any], plans: Planner) -> None:
     with suppress(EOFError, OSError), connection:  # the process has ended
         while True:
             connection.send(getattr(plans, connection.recv())())
@@ -133,8 +139,32 @@ class ChunkTask(InputPartition):
     part of a plan's text."""
 
 
+def chunks_of(spark: SparkSession, work: Iterable[Work], folder: str) -> RDD[Row]:
+    """Gives the chunks (CHUNK_ROW) of tasks that Spark runs when it is asked for them.  folder: as of `answering`."""
+    spark.dataSource.register(ChunkSource)
+    with answering(_Once([pickled(one) for one in work]), folder):
+        rows = spark.read.format(NAME).option(FOLDER, folder).load().rdd
+        rows.getNumPartitions()  # Spark asks for the tasks now
+    return rows
+
+
+class _Once:
+    """Tasks that are there."""
+
+    def __init__(self, tasks: list[bytes]) -> None:
+        self._tasks = tasks
+
+    def tasks(self) -> list[bytes]:
+        return self._tasks
+
+
+def pickled(work: Work) -> bytes:
+    """Gives a task in the form that the source reads."""
+    return bytes(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
+
+
 class ChunkSource(DataSource):
-    """Makes the reader of chunks."""
+    """Makes the readers of chunks."""
 
     @classmethod
     def name(cls) -> str:
@@ -145,18 +175,22 @@ class ChunkSource(DataSource):
         """A row is a chunk."""
         return CHUNK_ROW
 
+    def reader(self, schema: StructType) -> ChunkReader:  # noqa: ARG002
+        """Makes the reader of what was planned last."""
+        return ChunkReader(Planned(self.options[FOLDER]))
+
     def streamReader(self, schema: StructType) -> ChunkStreamReader:  # noqa: ARG002, N802
         """Makes the reader of what comes."""
         return ChunkStreamReader(Planned(self.options[FOLDER]))
 
 
-class ChunkStreamReader(DataSourceStreamReader):
-    """Reads what the driver plans, one micro-batch after the other."""
+class ChunkReader(DataSourceReader):
+    """Reads what the driver has planned."""
 
     def __init__(self, planned: Planned) -> None:
         self._planned = planned
 
-    def partitions(self, start: Offsets, end: Offsets) -> Sequence[ChunkTask]:  # noqa: ARG002
+    def partitions(self, *_: Offsets) -> Sequence[ChunkTask]:
         """Gives the tasks that were planned last."""
         return [ChunkTask(task) for task in self._planned.ask("tasks")]
 
@@ -168,6 +202,10 @@ class ChunkStreamReader(DataSourceStreamReader):
             work: Work = pickle.loads(partition.value)
             for chunk in work():
                 yield pa.record_batch({name: pa.array([value], pa.binary()) for name, value in chunk._asdict().items()})
+
+
+class ChunkStreamReader(ChunkReader, DataSourceStreamReader):
+    """Reads what the driver plans, one micro-batch after the other."""
 
     def initialOffset(self) -> Offsets:  # noqa: N802
         """Gives where the stream begins."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from statistics import median
+from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
+import pyarrow as pa
 import typer
 from sqlalchemy import make_url
 
@@ -25,9 +26,11 @@ from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import packed
 from bridge.settings.load import load_settings
-from bridge.sources.decoding_tasks import decoded
+from bridge.sources.decoding_tasks import decoding_tasks
 from bridge.sources.kafka.source import KafkaSource
+from bridge.spark.chunk_source import chunks_of
 from bridge.spark.decoded_batch import event_decoder
+from bridge.spark.event_transfer import Chunk
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import StartingSession, start_session
 from bridge.verify.log.verification import LogVerification
@@ -97,6 +100,10 @@ def _select(url: str) -> None:
     )  # fmt: skip
 
 
+def _packed(tables: Iterable[pa.Table]) -> Iterator[Chunk]:
+    return (Chunk(packed(events)) for events in tables)
+
+
 def _verify_source(source: str, target: str, rows: int) -> None:
     options = VerifyOptions(row_rules=RowRules(routes=Routes(tables=TableFilter(("bench.*",)))))
     places = Target(target), Target(source, role="upstream")
@@ -125,9 +132,9 @@ def _against_log(events: int, rounds: int) -> dict[str, Any]:
         decodes, verifies = [], []
         for _ in range(rounds):
             messages_read = source.everything(extents)
-            decodes.append(
-                _seconds(lambda read=messages_read: decoded(spark, read, decode, partial(map, packed)).map(len).sum())
-            )
+            tasks = decoding_tasks(messages_read, spark.sparkContext.defaultParallelism, decode, _packed)
+            with TemporaryDirectory() as folder:
+                decodes.append(_seconds(lambda tasks=tasks, folder=folder: chunks_of(spark, tasks, folder).count()))
             table, options = ProgressTable("bench"), VerifyOptions()
             check = LogVerification(settings, target, source, "canal-json", table, options, Quiet())
             verifies.append(_seconds(lambda check=check: _checked(check.run(), len(upstream.numbers))))

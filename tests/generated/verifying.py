@@ -178,8 +178,11 @@ def without_spark() -> Iterator[None]:
             verification,
             start_session=lambda *_, **__: None,
             driver_folder=lambda _: None,
-            transfer_folder=lambda *_: None,
         ),
-        patch.object(recompute, "decoded", lambda _, source, decode, export: source.decoded(decode, export)),
+        patch.multiple(
+            recompute,
+            transfer_folder=lambda *_: None,
+            decoded=lambda _, source, decode, export, __: source.decoded(decode, export),
+        ),
     ):
         yield

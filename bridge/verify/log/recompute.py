@@ -27,7 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import RDD, StorageLevel
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from bridge.events import EVENT_SCHEMA, SEP, Kind, Position, Undecodable
 from bridge.model import PartitionId, TableName
@@ -38,9 +38,10 @@ from bridge.protocols.batch_decode import EventDecoder, placed_events
 from bridge.rows.gathering import distinct, ends, numbered, together
 from bridge.rows.literal_offsets import buffers_of, to_numpy, whole
 from bridge.rows.moments import in_order
-from bridge.sources.decoding_tasks import decoded
-from bridge.sources.source import MicroBatch
-from bridge.spark.event_transfer import export_events, read_events
+from bridge.sources.decoding_tasks import decoding_tasks
+from bridge.sources.source import Export, MicroBatch
+from bridge.spark.chunk_source import chunks_of
+from bridge.spark.event_transfer import Chunk, export_events, read_events, transfer_folder
 from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
 from bridge.verify.log.coverage import Cut, LoggedChange
@@ -183,14 +184,14 @@ class Control:
 class Log:
     """All events of the messages, decoded once and kept with the executors.
 
-    folder: where executors on this machine leave events and steps as files, since the JVM takes a second of processor
-    time to carry those of a million row changes; None keeps them with Spark.
+    checkpoint: the folder in which executors on this machine leave events and steps as files, since the JVM takes a
+    second of processor time to carry those of a million row changes; elsewhere they stay with Spark.
     """
 
-    def __init__(self, spark: SparkSession, messages: MicroBatch, decode: EventDecoder, folder: str | None) -> None:
-        self._folder, self._buckets = folder, 1
-        exported = decoded(spark, messages, decode, partial(_export_events, folder=folder))
-        self._exported = exported.persist(StorageLevel.MEMORY_AND_DISK)
+    def __init__(self, spark: SparkSession, messages: MicroBatch, decode: EventDecoder, checkpoint: str) -> None:
+        self._folder, self._buckets = transfer_folder(spark, checkpoint), 1
+        chunks = decoded(spark, messages, decode, partial(_export_events, folder=self._folder), checkpoint)
+        self._exported = chunks.map(_kept).persist(StorageLevel.MEMORY_AND_DISK)
 
     def close(self) -> None:
         """Releases the events."""
@@ -238,6 +239,13 @@ class Log:
         return self._exported.mapPartitions(step).partitionBy(count, int)
 
 
+def decoded(
+    spark: SparkSession, messages: MicroBatch, decode: EventDecoder, export: Export[Chunk], checkpoint: str
+) -> RDD[Row]:
+    """Has Spark read and decode messages, and gives what `export` makes of the events."""
+    return chunks_of(spark, decoding_tasks(messages, spark.sparkContext.defaultParallelism, decode, export), checkpoint)
+
+
 class _KeptEvents(NamedTuple):
     """Events of some messages as exported values: all of them, and those that `_control_events` gives.
 
@@ -249,10 +257,14 @@ class _KeptEvents(NamedTuple):
     size: int
 
 
-def _export_events(tables: Iterable[pa.Table], folder: str | None) -> Iterator[_KeptEvents]:
+def _export_events(tables: Iterable[pa.Table], folder: str | None) -> Iterator[Chunk]:
     for events in tables:
         control = export_events(_control_events(events), None, _COMPRESSED)
-        yield _KeptEvents(export_events(events, folder, _COMPRESSED), control, events.nbytes)
+        yield Chunk(export_events(events, folder, _COMPRESSED), control, b"%d" % events.nbytes)
+
+
+def _kept(chunk: Sequence[bytes]) -> _KeptEvents:
+    return _KeptEvents(bytes(chunk[0]), bytes(chunk[1]), int(chunk[2]))
 
 
 def _imported(value: bytes, columns: Sequence[str] = ()) -> pa.Table:

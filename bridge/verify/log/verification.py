@@ -28,7 +28,6 @@ from bridge.sources.kafka.topic_guard import ids_of, refuse_comparison
 from bridge.sources.source import Source
 from bridge.spark.decoded_batch import event_decoder
 from bridge.spark.errors import source_error
-from bridge.spark.event_transfer import transfer_folder
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.verify.compare.checksums import Fingerprint
@@ -102,8 +101,7 @@ class LogVerification:
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
             self._record = read_rules(self._look, self._table.schema, self._table.name)
-            folder = transfer_folder(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
-            log = self._log(spark, folder)
+            log = self._log(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
             stack.callback(log.close)
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
             self._compare(log, snapshot.progress, snapshot.sessions, report)
@@ -125,13 +123,13 @@ class LogVerification:
                 found.fix = "compare the other tables with --filter, and this one with the source (--against upstream)"
             raise found from error
 
-    def _log(self, spark: SparkSession, folder: str | None) -> Log:
+    def _log(self, spark: SparkSession, checkpoint: str) -> Log:
         self._listener.stage("decoding the messages")
         tables = self._options.tables
         options = self._settings.decode_options(tables if tables.rules else None)
         decode = event_decoder(self._protocol, replace(options, cut_rows=True, tells_unwanted=True))
         self._extents = self._source.extents()
-        return Log(spark, self._source.everything(self._extents), decode, folder)
+        return Log(spark, self._source.everything(self._extents), decode, checkpoint)
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()

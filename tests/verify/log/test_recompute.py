@@ -74,7 +74,7 @@ def test_large_rows_are_folded_few_at_a_time(monkeypatch: pytest.MonkeyPatch) ->
     source = OfEvents(pa.concat_tables(tables))
     monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(tables)))]))
     with without_spark():
-        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None)
+        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), "")
     log.control()
     table = Table(TableName("m", "t"), {n: Column(n, "text", None, False) for n in ("id", "v")}, (("id",),), (("id",),))
     plan = LogPlan((expected_table(table),), {}, 1000)
@@ -99,7 +99,7 @@ def test_a_key_in_several_partitions_over_two_tasks(monkeypatch: pytest.MonkeyPa
     source = OfEvents(pa.concat_tables([first, back, between]))
     monkeypatch.setattr(source, "decoded", lambda _, export: InProcess([list(export(iter(part))) for part in parts]))
     with without_spark():
-        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), None)
+        log = Log(cast("Any", None), cast(MicroBatch, source), cast(EventDecoder, None), "")
     table = Table(TableName("m", "t"), {"id": Column("id", "int", None, False)}, (("id",),), (("id",),))
     plan = LogPlan((expected_table(table),), {}, 1000)
     last: list[tuple[bool, object]] = []
