@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Annotated, Any
 
-import pyarrow as pa
 import typer
 from sqlalchemy import make_url
 
@@ -24,13 +25,12 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly
 from bridge.pipeline.pipeline import Pipeline
 from bridge.protocols import DecodeOptions
-from bridge.protocols.batch_decode import packed
 from bridge.settings.load import load_settings
 from bridge.sources.decoding_tasks import decoding_tasks
 from bridge.sources.kafka.source import KafkaSource
 from bridge.spark.chunk_source import chunks_of
 from bridge.spark.decoded_batch import event_decoder
-from bridge.spark.event_transfer import Chunk
+from bridge.spark.event_transfer import coming_chunks
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import StartingSession, start_session
 from bridge.verify.log.verification import LogVerification
@@ -100,10 +100,6 @@ def _select(url: str) -> None:
     )  # fmt: skip
 
 
-def _packed(tables: Iterable[pa.Table]) -> Iterator[Chunk]:
-    return (Chunk(packed(events)) for events in tables)
-
-
 def _verify_source(source: str, target: str, rows: int) -> None:
     options = VerifyOptions(row_rules=RowRules(routes=Routes(tables=TableFilter(("bench.*",)))))
     places = Target(target), Target(source, role="upstream")
@@ -132,8 +128,9 @@ def _against_log(events: int, rounds: int) -> dict[str, Any]:
         decodes, verifies = [], []
         for _ in range(rounds):
             messages_read = source.everything(extents)
-            tasks = decoding_tasks(messages_read, spark.sparkContext.defaultParallelism, decode, _packed)
             with TemporaryDirectory() as folder:
+                export = partial(coming_chunks, folder=folder, most_bytes=math.inf)
+                tasks = decoding_tasks(messages_read, spark.sparkContext.defaultParallelism, decode, export)
                 decodes.append(_seconds(lambda tasks=tasks, folder=folder: chunks_of(spark, tasks, folder).count()))
             table, options = ProgressTable("bench"), VerifyOptions()
             check = LogVerification(settings, target, source, "canal-json", table, options, Quiet())
