@@ -35,8 +35,8 @@ _SNAPSHOT_FIX: Final = (
 )
 _SERVER_FIX: Final = (
     "behind a failover, what was sent and this server lacks stays in the target, and of its first transaction"
-    " Debezium's connector may leave out rows; behind RESET MASTER, a sender may leave out all until the place or GTID"
-    " where it stood came again: bridge verify --against upstream shows them"
+    " Debezium's connector may leave out rows; behind RESET MASTER, where GTIDs go on, all until the one where it stood"
+    " came again: bridge verify --against upstream shows them"
 )
 
 _MAY_BE_A_COPY: Final = (
