@@ -29,7 +29,7 @@ import structlog
 
 from bridge.ends import Abandoned
 from bridge.errors import AheadOfTargetError, ApplyError, BadMessageError, HeldError, SchemaChangeError
-from bridge.events import Code, Kind
+from bridge.events import Code
 from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
 from bridge.model import Entry, PartitionId, Positions, SchemaChange, Table, TableName
@@ -39,19 +39,15 @@ from bridge.phases import Phase, PhaseClock
 from bridge.pipeline.bad_input import OnBadMessage, bad_message_error, unreadable_change
 from bridge.pipeline.by_transactions.reached import Lacks
 from bridge.pipeline.order import BadMessage, Due, LeftOutRows, Order, OrderChanged
-from bridge.pipeline.status import RowCounts
 from bridge.pipeline.steering import Gate
 from bridge.protocols import OLD_VALUES_FIX, PROTOCOLS
 from bridge.rows.gathering import Amount
 from bridge.rows.net_changes import NetChanges, missing_table
-from bridge.rows.order_and_slices import RowChanges, TableRows
+from bridge.rows.order_and_slices import OPERATIONS, RowChanges, RowCounts
 from bridge.rows.sql.statement import Rendering
 from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
 
 log = structlog.get_logger()
-
-
-_NONE: Final = RowCounts()
 
 
 @dataclass
@@ -63,8 +59,6 @@ class Counts:
     """The row changes that were applied, by table; replaced as a whole, so that whoever reads it once has one
     moment."""
     quarantined: int = 0
-    applying_since: float | None = None
-    """When the first transaction with row changes began, by the applier's clock."""
     late: int = 0
     repeated: int = 0
     left_out: Counter[TableName] = field(default_factory=Counter)
@@ -79,7 +73,7 @@ class Counts:
         """How many row changes were applied."""
         return sum(map(sum, self.applied.values()))
 
-    def note_applied(self, tables: Mapping[TableName, TableRows], quarantined: Iterable[Entry]) -> None:
+    def note_applied(self, tables: Mapping[TableName, RowCounts], quarantined: Iterable[Entry]) -> None:
         """Counts the rows of a transaction, but for those that were quarantined instead."""
         refused = Counter(
             (TableName(entry.change.schema, entry.change.table), entry.change.kind)
@@ -87,13 +81,9 @@ class Counts:
             if entry.change is not None
         )
         by_table = dict(self.applied)
-        for name, rows_of_table in tables.items():
-            before = by_table.get(name, _NONE)
-            by_table[name] = RowCounts(
-                before.inserts + rows_of_table.inserts - refused[name, Kind.INSERT],
-                before.updates + rows_of_table.updates - refused[name, Kind.UPDATE],
-                before.deletes + rows_of_table.deletes - refused[name, Kind.DELETE],
-            )
+        for name, counts in tables.items():
+            there = counts.plus((refused[name, kind] for kind in OPERATIONS), -1)
+            by_table[name] = by_table.get(name, RowCounts()).plus(there)
         self.applied = by_table
 
     def note_keyless(self, names: Iterable[TableName]) -> None:
@@ -102,7 +92,7 @@ class Counts:
         if any(counts.updates for counts in self.applied.values()):
             return
         for name in names:
-            if name not in self.may_hide and self.applied.get(name, _NONE).inserts:
+            if name not in self.may_hide and self.applied.get(name, RowCounts()).inserts:
                 self.may_hide.add(name)
                 log.warning("updates_may_be_hidden", table=str(name), fix=OLD_VALUES_FIX)
 
@@ -430,11 +420,9 @@ class Applier:
         if rows is None:
             self._writer.apply(step)
         else:
-            if self.counts.applying_since is None:
-                self.counts.applying_since = self._clock()
             tables = rows.tables()
             self._gate.take(rows.count)
-            self._load_tables({name: found.first_ts for name, found in tables.items()})
+            self._load_tables(rows)
             rows = self._ahead.folded(rows, self._catalog)
             step = self._on_bad_message.apply(self._writer, step, rows, self._catalog)
             self.counts.note_applied(tables, step.quarantined)
@@ -445,7 +433,8 @@ class Applier:
         self.committed = step.positions
         log.debug("transaction", applied_ts=step.new_ts, rows=rows.count if rows else 0)
 
-    def _load_tables(self, names: dict[TableName, int]) -> None:
+    def _load_tables(self, rows: RowChanges) -> None:
+        names = rows.tables()
         self.counts.tables.update(names)
         missing = [name for name in names if name not in self._catalog]
         if not missing:
@@ -454,7 +443,8 @@ class Applier:
         self._catalog = {**self._catalog, **loaded}
         for name in missing:
             if name not in self._catalog:
-                raise missing_table(name, names[name])
+                _, first = next(rows.of_tables([name]).pieces(Amount(1, 1)))
+                raise missing_table(name, first.table["commit_ts"][0].as_py())
         refuse_one_for_two(self._catalog)
 
 

@@ -282,7 +282,6 @@ class Outcome:
     applied_ts: None when the pipeline ended before its progress was known.
     seconds: from start to end.
     stream_seconds: from the start of Spark to the end; where the input ended before, from the first look at it.
-    apply_seconds: from the first transaction with row changes to the end.
     rest: row changes that were read and not applied, since they are at or above the last boundary.
     quarantined: messages and rows that were quarantined.
     left_out: row changes of the server's or the bridge's own databases, which are never written, by table.
@@ -298,7 +297,6 @@ class Outcome:
     rows: int = 0
     seconds: float = 0.0
     stream_seconds: float = 0.0
-    apply_seconds: float = 0.0
     transactions: int = 0
     schema_changes: int = 0
     rest: int = 0
@@ -328,7 +326,6 @@ def outcome_of(applier: Applier, writer: Writer, began: float, reading: float, e
         rows=counts.rows,
         seconds=ended - began,
         stream_seconds=ended - reading,
-        apply_seconds=ended - (counts.applying_since or ended),
         transactions=writer.counts.transactions,
         schema_changes=writer.counts.schema_changes,
         rest=order.waiting.rows,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 from bridge.ends import End, Ends
 from bridge.errors import TargetError
 from bridge.model import Positions, TableName
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
+from bridge.rows.order_and_slices import RowCounts
 from bridge.tso import tso_time
 
 _FOR_WATCHERS: Final = frozenset(
@@ -19,14 +20,6 @@ _FOR_WATCHERS: Final = frozenset(
         *("schema_changes", "away", "retries_for", "held"),
     }
 )
-
-
-class RowCounts(NamedTuple):
-    """How many row changes of a table were applied."""
-
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
 
 
 @dataclass(frozen=True)

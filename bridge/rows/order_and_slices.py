@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, Table, TableName
-from bridge.rows.gathering import Amount, Longs, distinct, ends, masked, partitions_of, row_bytes, taken, whole_texts
+from bridge.rows.gathering import Amount, Longs, distinct, masked, partitions_of, row_bytes, taken, whole_texts
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.resolve_types import typed
 from bridge.rows.sql.render import render
@@ -48,17 +48,20 @@ class Dropped(NamedTuple):
     repeated: int
 
 
-class TableRows(NamedTuple):
-    """The row changes of one table.  first_ts: their lowest commit_ts."""
+class RowCounts(NamedTuple):
+    """How many row changes of one table there are."""
 
-    first_ts: int
-    inserts: int
-    updates: int
-    deletes: int
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+
+    def plus(self, others: Iterable[int], sign: int = 1) -> RowCounts:
+        """Adds others, or takes them off."""
+        return RowCounts(*(mine + sign * other for mine, other in zip(self, others, strict=True)))
 
 
 OPERATIONS: Final = (Kind.INSERT, Kind.UPDATE, Kind.DELETE)
-"""The kinds of row changes, in the order of TableRows and without a gap."""
+"""The kinds of row changes, in the order of RowCounts and without a gap."""
 
 BeginOf = Callable[[str], int]
 """Gives for a topic the TSO below which all its changes count as in the target from the beginning.  It can be
@@ -315,18 +318,16 @@ class RowChanges:
     def _here(self) -> Iterator[pa.Table]:
         return (table for part in self.parts for table in part.chunk.tables(part.wanted, at_once=True))
 
-    def tables(self) -> Mapping[TableName, TableRows]:
+    def tables(self) -> Mapping[TableName, RowCounts]:
         """Gives the changed tables."""
         return self._tables
 
     @cached_property
-    def _tables(self) -> dict[TableName, TableRows]:
-        tables: dict[TableName, TableRows] = {}
+    def _tables(self) -> dict[TableName, RowCounts]:
+        tables: dict[TableName, RowCounts] = {}
         for name, one in (item for some in self._ask(_tables_of) for item in some.items()):
             there = tables.get(name)
-            tables[name] = one if there is None else TableRows(
-                min(there.first_ts, one.first_ts), *(a + b for a, b in zip(there[1:], one[1:], strict=True))
-            )  # fmt: skip
+            tables[name] = one if there is None else there.plus(one)
         return tables
 
     def lists(self) -> set[tuple[TableName, str, str]]:
@@ -342,7 +343,7 @@ class RowChanges:
         if not only:
             return RowChanges()
         parts = tuple(part.narrowed(only=frozenset(only)) for part in self.parts)
-        share = sum(sum(tables[name][1:]) for name in only) / sum(sum(one[1:]) for one in tables.values())
+        share = sum(sum(tables[name]) for name in only) / sum(map(sum, tables.values()))
         told = None if self.is_here else Amount(*(round(share * part) for part in self.amount))
         return RowChanges(parts, self.starts, self.large, told)
 
@@ -425,13 +426,12 @@ def _marks(rows: pa.Table, bounds: Longs) -> Longs:
     return marks
 
 
-def _tables_of(rows: pa.Table) -> dict[TableName, TableRows]:
+def _tables_of(rows: pa.Table) -> dict[TableName, RowCounts]:
     names, codes = distinct(rows, _TABLE)
     kinds = rows["kind"].to_numpy() - int(Kind.INSERT)
     counts = np.bincount(codes * len(OPERATIONS) + kinds, minlength=len(names) * len(OPERATIONS))
-    first = rows["commit_ts"].to_numpy()[ends(codes)[0]].tolist()
-    found = zip(names, first, counts.reshape(len(names), len(OPERATIONS)).tolist(), strict=True)
-    return {TableName(*name): TableRows(ts, *of_kinds) for name, ts, of_kinds in found}
+    found = zip(names, counts.reshape(len(names), len(OPERATIONS)).tolist(), strict=True)
+    return {TableName(*name): RowCounts(*of_kinds) for name, of_kinds in found}
 
 
 def _lists_of(rows: pa.Table) -> list[tuple[TableName, str, str]]:

@@ -14,7 +14,7 @@ from bridge.model import TableName
 from bridge.mysql.apply.writer import Writer, WriterCounts
 from bridge.pipeline.applier import Counts
 from bridge.pipeline.heartbeat import QUIET_SECONDS, StatusReporter
-from bridge.rows.order_and_slices import TableRows
+from bridge.rows.order_and_slices import RowCounts
 from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
 from tests.support.models import give
 from tests.support.pipelines import admin, opened
@@ -101,7 +101,7 @@ class Busy:
         self._bench, self._counts = Bench(), Counts()
 
     def __getattr__(self, name: str) -> Any:
-        self._counts.note_applied({TableName("m", "t"): TableRows(0, 1, 0, 0)}, ())
+        self._counts.note_applied({TableName("m", "t"): RowCounts(1)}, ())
         return self._counts if name == "counts" else getattr(self._bench.applier, name)
 
 

@@ -15,7 +15,8 @@ from bridge.ends import End, Ends
 from bridge.model import PartitionId, PartitionStart, TableName
 from bridge.mysql.state.ddl_journal import JournalEntry, JournalState
 from bridge.pipeline.heartbeat import StatusReporter
-from bridge.pipeline.status import RowCounts, Status
+from bridge.pipeline.status import Status
+from bridge.rows.order_and_slices import RowCounts
 from bridge.tso import ms_tso
 from bridge.watch.document import Lookups, TargetLook
 from bridge.watch.server import parse_address
