@@ -28,7 +28,6 @@ from bridge.protocols.values.event_time import (
     FILE,
     GTID,
     NUMBER_DIGITS,
-    POSITION_BITS,
     SENT,
     SNAPSHOT_PLACE,
     SNAPSHOT_SERVER,
@@ -374,21 +373,6 @@ def names_of(place: str) -> str:
 def is_of_snapshot(names: str) -> bool:
     """Tells whether places with these names (`names_of`) are those of what a snapshot has read."""
     return names == names_of(SNAPSHOT_PLACE) or (names.endswith(f"/{SNAPSHOT_SERVER}") and FILE in names)
-
-
-def shown(place: str) -> str:
-    """Shows a place to people: binlog.000003/4711 of server 1, or the last number of each GTID."""
-    parts = []
-    for name, number in coordinates_of(place).items():
-        if name == SENT:
-            parts.append(f"batch {number & ((1 << BATCH_BITS) - 1)} of Canal, made at {number >> BATCH_BITS} ms")
-        elif name.startswith(GTID):
-            parts.append(f"{name.removeprefix(GTID).rpartition('/')[2]}:{number}")
-        else:
-            base, _, server = name.removeprefix(FILE).rpartition("/")
-            file, position = number >> POSITION_BITS, number & ((1 << POSITION_BITS) - 1)
-            parts.append(f"{base.rpartition('/')[2]}.{file:06}/{position} of server {server}")
-    return ", ".join(parts)
 
 
 def _are_of_snapshot(name: str, other_name: str) -> bool:

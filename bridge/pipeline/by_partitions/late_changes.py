@@ -29,14 +29,13 @@ from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.pipeline.by_partitions.row_schemas import UnclearRows
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, SENT
 from bridge.rows.gathering import Longs, distinct, ends, numbered
-from bridge.rows.moments import Moment, coordinates_of, names_of, shown
+from bridge.rows.moments import Moment, coordinates_of, names_of
 from bridge.tso import ms_tso, tso_ms
 
 _LATE: Final = (
-    "it came too late: rows of {} that were written behind it are in the target already (the last one at {}, the"
-    " schema change at {}). It was read behind them, or the upstream's binlog was begun anew (RESET MASTER, another"
-    " server under the same server_id). Where it takes rows or values away, it would take those of these rows too:"
-    " compare the table with the upstream"
+    "it came too late: rows of {} that were written behind it are in the target already. It was read behind them, or"
+    " the upstream's binlog was begun anew (RESET MASTER, another server under the same server_id). Where it takes rows"
+    " or values away, it would take those of these rows too: compare the table with the upstream"
 )
 _ONLY_MAKING: Final = ((ChangeClass.CREATE_TABLE,), (ChangeClass.CREATE_DATABASE,))
 Names = Collection[tuple[str, str]]
@@ -45,13 +44,12 @@ NEAR: Final = ms_tso(3_600_000)
 """A schema change is dated by its start, and may have waited for its lock for so long (TSO)."""
 _SECOND_MS: Final = 1000
 _UNCLEAR: Final = (
-    "the same statement ran in the same second, and nothing tells whether it was sent again, and would {}, or ran twice"
-    " upstream: skip it (where that is refused, say `bridge ddl done`) or approve it, and compare its tables with the"
-    " upstream, as rows of before may have come again"
+    "the same statement ran in the same second, and nothing tells whether it was sent again, and would swap back what"
+    " the first one swapped, or come before rows that are in the target already, or ran twice upstream: skip it (where"
+    " that is refused, say `bridge ddl done`) or approve it, and compare its tables with the upstream, as rows from"
+    " before may have come again"
 )
 _MADE_BESIDE: Final = "{!r}, of its batch, was made by hand: say bridge ddl done if this one was too, else approve it"
-_SWAPS_BACK: Final = "swap back what the first one swapped"
-_MEETS_LATER_ROWS: Final = "come before rows that are in the target already"
 
 
 class AppliedPlaces:
@@ -128,7 +126,7 @@ class AppliedPlaces:
             else:
                 is_late = moment.shows_before(row.ts, row.place, latest)
             if is_late:
-                return _LATE.format(f"{topic}/{partition}", shown(row.place), shown(moment.places[0]))
+                return _LATE.format(f"{topic}/{partition}")
         return ""
 
 
@@ -178,7 +176,7 @@ def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_tim
         return None
     again = _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
     if again is not None and applied_time >= change.commit_ts + ms_tso(_SECOND_MS):
-        return replace(again, doubt=_UNCLEAR.format(_MEETS_LATER_ROWS))
+        return replace(again, doubt=_UNCLEAR)
     return again
 
 
@@ -192,7 +190,7 @@ def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> Sch
     if not isinstance(known, Classified):
         return change
     if known.swaps:
-        return replace(change, doubt=_UNCLEAR.format(_SWAPS_BACK))
+        return replace(change, doubt=_UNCLEAR)
     others = [other for one in between if isinstance(other := classify(one.text, one.schema), Classified)]
     names = column_names_in(change.text, known) if known.kind is StatementKind.ALTER_TABLE else None
     empties = set(known.classes) & _MAY_FOLLOW_ITSELF or (names and names.dropped & names.given)

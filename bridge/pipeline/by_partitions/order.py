@@ -10,13 +10,12 @@ from typing import ClassVar, Final
 import pyarrow as pa
 import structlog
 
-from bridge.errors import AheadOfTargetError, few
+from bridge.errors import AheadOfTargetError
 from bridge.model import Advance, PartitionId, Positions, SchemaChange, TableName
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import ApplierConfig, Counts
 from bridge.pipeline.by_partitions.late_changes import ADD_TOPIC, NEAR, second_run, unread_topics
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
-from bridge.pipeline.by_partitions.partition_queue import SNAPSHOT_AGAIN
 from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween, RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import RowsAhead
 from bridge.pipeline.order import BadMessage, Due, Order, Segment, Starts, is_wanted, without_left_out
@@ -28,16 +27,6 @@ from bridge.spark.decoded_batch import DecodedBatch
 
 POSITIONS_SECONDS: Final = 10.0
 """How often positions are recorded that moved without a change, by messages of tables that the filter excludes."""
-
-_SNAPSHOT_FIX: Final = (
-    "rows and tables that were deleted upstream while the connector was off are not in it, and stay, and rows of tables"
-    " without a key are there twice: bridge verify --against upstream shows them"
-)
-_SERVER_FIX: Final = (
-    "behind a failover, what was sent and this server lacks stays in the target, and of its first transaction"
-    " Debezium's connector may leave out rows; behind RESET MASTER, where GTIDs go on, all until the one where it stood"
-    " came again: bridge verify --against upstream shows them"
-)
 
 _MAY_BE_A_COPY: Final = (
     "; if Canal was restarted, this may be a copy or come behind one: without GTIDs (canal.instance.gtidon=true)"
@@ -93,12 +82,6 @@ class PartitionOrder(Order):
         self._counts.note_left_out(left_out)
         self._counts.repeated += self._backlog.take_in(self._with_cut_rows(events), batch.read, self._clock())
         self.positions = self._backlog.restart_positions
-        for notice, where in self._backlog.noticed.items():
-            partitions = few(f"{topic}/{number}" for topic, number in where)
-            if notice == SNAPSHOT_AGAIN:
-                log.warning("snapshot_again", partitions=partitions, fix=_SNAPSHOT_FIX)
-            else:
-                log.warning("next_server", partitions=partitions, fix=_SERVER_FIX)
         self._look_for_unread(is_cut=batch.is_cut)
 
     def _look_for_unread(self, *, is_cut: bool) -> None:
@@ -294,7 +277,8 @@ class PartitionOrder(Order):
                 f" passed its time or been idle for {self._idle.seconds:g} s: {change.text[:80]}"
             )
         if self._backlog.ahead:
-            return self._reason_of(self._backlog.ahead[0])
+            table = self._backlog.ahead[0].table
+            return f"rows of {table} wait for the schema change that makes the table, or columns that the target lacks"
         if (slow := self._backlog.slowest()) is not None and self._backlog.waiting.rows:
             return f"{slow[0]}/{slow[1]} is still being read; it may hold earlier changes than the other partitions"
         if self._backlog.settling is not None:
@@ -305,11 +289,3 @@ class PartitionOrder(Order):
         if self._until is not None and self._backlog.is_at_bound:
             return "nothing: --until is reached"
         return "nothing: everything that was read is in the target"
-
-    def _reason_of(self, ahead: RowsAhead) -> str:
-        lacking = f"the column {min(ahead.columns)}" if ahead.columns else "it"
-        end = "the end of the input" if math.isinf(self._idle.row_seconds) else f"{self._idle.row_seconds:g} s"
-        return (
-            f"rows of {ahead.table} wait, up to {end}, for the schema change that makes {lacking}, which the target"
-            " lacks"
-        )

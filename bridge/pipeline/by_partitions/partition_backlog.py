@@ -6,7 +6,6 @@ decision 13).  While a schema change waits, no partition is applied beyond its f
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -110,7 +109,6 @@ class PartitionBacklog:
     settling: the moment that all boundaries have to reach before rows at or above it go on.
     ended: nothing more will be read.
     ahead: the rows that wait for a schema change which makes what the target lacks.
-    noticed: what the log is to say of what was taken in last, and of which partitions (`PartitionQueue.noticed`).
     repeated_rows: finds the rows that are not applied again.
     config: what waits beyond its `most` is moved to the disk.
     """
@@ -137,7 +135,6 @@ class PartitionBacklog:
         self.barrier: Barrier | None = None
         self._present: Step | None = None
         self._counted_as_passed: set[PartitionId] = set()
-        self.noticed = defaultdict[str, list[PartitionId]](list)
         self.ended = False
         self.ahead: list[RowsAhead] = []
 
@@ -150,7 +147,6 @@ class PartitionBacklog:
     def take_in(self, events: pa.Table, read: Mapping[PartitionId, int], now: float) -> int:
         """Takes the events of a micro-batch (EVENT_SCHEMA, any order); returns how many changes are in the target
         already.  read: per partition, the offset after the last message read.  now: time of the clock."""
-        self.noticed.clear()
         dropped = 0
         for where in read:
             self._begin_at(where, 0, PartitionStart(0, 0, 0), now)
@@ -163,8 +159,6 @@ class PartitionBacklog:
             self._check_keys(where[0], kept)
             queue = self.queues[where]
             places = queue.note(mine, fresh)
-            for notice in queue.noticed:
-                self.noticed[notice].append(where)
             dropped += mine.num_rows - fresh.num_rows
             if queue.append(kept, now, places):
                 self._counted_as_passed.discard(where)

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import structlog
 
 from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind, Position
@@ -85,8 +86,17 @@ class AppliedRow(NamedTuple):
 
 
 NO_ROW: Final = AppliedRow(0, "")
-NEXT_SERVER: Final = "next_server"
-SNAPSHOT_AGAIN: Final = "snapshot_again"
+_SNAPSHOT_FIX: Final = (
+    "rows and tables that were deleted upstream while the connector was off are not in it, and stay, and rows of tables"
+    " without a key are there twice: bridge verify --against upstream shows them"
+)
+_SERVER_FIX: Final = (
+    "behind a failover, what was sent and this server lacks stays in the target, and of its first transaction"
+    " Debezium's connector may leave out rows; behind RESET MASTER, where GTIDs go on, all until the one where it stood"
+    " came again: bridge verify --against upstream shows them"
+)
+
+log = structlog.get_logger()
 
 
 class _Run:
@@ -170,8 +180,6 @@ class PartitionQueue:
     shown: the highest time of what was taken out so far (TSO).
     places: by the names of a place, that of the last event so far; the newest last.
     has_rows: whether any event so far was a row change.
-    noticed: what the log is to say of the events noted last: they begin a snapshot although another one, or the binlog,
-    had been read before; or they are the first of another server's binlog.
     applied: the last row in the target that named its place.
     """
 
@@ -179,7 +187,7 @@ class PartitionQueue:
         self.start, self.read, self.boundary, self.arrived = start, start.offset, 0, now
         self.seen, self.shown = start.place_ts, start.seen
         self.places = {names_of(start.place): start.place} if start.place else {}
-        self.has_rows, self.noticed = False, set[str]()
+        self.has_rows = False
         self.applied = AppliedRow(start.place_ts, start.place, start.rows, start.again)
         self._highest = coordinates_of(start.place) if start.place else {}
         self._runs: deque[_Run] = deque()
@@ -187,11 +195,12 @@ class PartitionQueue:
 
     def note(self, events: pa.Table, fresh: pa.Table) -> Places:
         """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places.  fresh: those that
-        are not in the target.  Raises SourceError where the upstream's binlog began anew among these."""
+        are not in the target.  The log says when they begin a snapshot although another one, or the binlog, was read
+        before, and when another server's binlog begins.  Raises SourceError where a binlog begins anew."""
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
         places, begins_snapshot = Places.of(events["place"]), False
         told_now = places if fresh.num_rows == events.num_rows else Places.of(fresh["place"])
-        self.noticed = {NEXT_SERVER} if are_of_next_server(told_now.numbers, self._highest) else set()
+        is_next = are_of_next_server(told_now.numbers, self._highest)
         if told_now.numbers:
             seen = max(self.seen, self.shown)
             for name, numbers in told_now.numbers.items():
@@ -201,14 +210,18 @@ class PartitionQueue:
             began, goes_back = new_beginning(told_now, fresh["commit_ts"].to_numpy(), self._highest, seen)
             if began is not None:
                 raise _began_anew(str(position_of(fresh, began)))
-            self.noticed |= {NEXT_SERVER} if goes_back else set()
+            is_next |= goes_back
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
         for names, place in newest_places(events, places).items():
             newest = next(reversed(self.places), names)
             begins_snapshot |= is_of_snapshot(names) and not is_of_snapshot(newest)
             self.places.pop(names, None)  # the newest comes last
             self.places[names] = place
-        self.noticed |= {SNAPSHOT_AGAIN} if begins_snapshot else set()
+        where = f"{events['topic'][0]}/{events['partition'][0]}"
+        if begins_snapshot:
+            log.warning("snapshot_again", partitions=where, fix=_SNAPSHOT_FIX)
+        if is_next:
+            log.warning("next_server", partitions=where, fix=_SERVER_FIX)
         return places
 
     def append(self, events: pa.Table, now: float, noted: Places) -> bool:

@@ -287,8 +287,7 @@ class RepeatedRows:
                 older, first = is_older(some, times[numbers], seen[numbers], told[numbers], change)
                 if takes and first.any():
                     at = int(numbers[first.argmax()])
-                    stop = unclear_copy if told[at] == MAY_UNDO else before_change
-                    raise stop(str(position_of(rows, at)), change.text)
+                    raise before_change(str(position_of(rows, at)), change.text)
                 if older.any():
                     self._tell(name, change)
                 found[numbers] |= older
@@ -343,22 +342,14 @@ class RepeatedRows:
 
 
 def before_change(where: str, text: str = "") -> SourceError:
-    """The error of a row that comes for the first time, from before a schema change that ran."""
+    """The error of a row that is from before a schema change that ran, and comes for the first time; or that was sent
+    again behind a failover, so that nothing tells on which side of one of its second it is."""
     return SourceError(
-        f"this row is from before a schema change that has run already{text and f' ({text[:200]})'}, as nothing had"
-        " come for stream.idle_seconds: the sender was killed before it had sent it, and away for longer",
+        f"this row is from before a schema change that has run already{text and f' ({text[:200]})'}, or may be: the"
+        " sender was killed before it had sent it, and away for longer than stream.idle_seconds; or it was sent again"
+        " behind a failover of the upstream",
         where=where,
-        fix=f"{_ANEW}; a larger stream.idle_seconds waits longer for a sender",
-    )
-
-
-def unclear_copy(where: str, text: str) -> SourceError:
-    """The error of a row that was sent again behind a failover, from before or behind a schema change of its second."""
-    return SourceError(
-        "nothing tells whether this row, which was sent again behind a failover of the upstream, is from before a"
-        f" schema change of its second that has run already ({text[:200]})",
-        where=where,
-        fix=f"{_ANEW}; GTIDs upstream tell it",
+        fix=f"{_ANEW}; a larger stream.idle_seconds waits longer for a sender, and GTIDs tell more behind a failover",
     )
 
 

@@ -178,21 +178,11 @@ _DECIDED_BY_ORDER: Final = frozenset(
 came on the wrong side of it."""
 _COMPARES: Final = re.compile(r"\b(?:COLLATE|CHARSET|CHARACTER\s+SET|BINARY)\b", re.IGNORECASE)
 """In the new definition of a column, says that its values, of which a key may consist, are compared otherwise."""
-_NEITHER_BATCH_NOR_TIME: Final = (
-    "nothing tells whether rows of {} that were written beside it come before or behind it: without GTIDs it is dated"
-    " by the second in which it began (Canal sent both in one batch, or was restarted in between). They would be"
-    " applied behind it: where they came before, compare the table with the upstream afterwards. Canal tells it with"
-    " canal.instance.gtidon=true, mostly with canal.instance.get.ddl.isolation=true, and one partition always does"
-)
-_WHOLE_SECONDS: Final = (
-    "nothing tells whether rows of {} in other partitions that were written beside it come before or behind it:"
-    " messages tell whole seconds alone. They would be applied behind it: where they came before, compare the table"
-    " with the upstream afterwards. One partition always tells it"
-)
-_ANOTHER_SERVER: Final = (
-    "nothing tells whether rows of {} that another server wrote in its second come before or behind it: after a"
-    " failover the places in two binlogs are not compared. They would be applied behind it: compare the table with the"
-    " upstream afterwards"
+_UNTOLD: Final = (
+    "nothing tells whether rows of {} that were written beside it, by another server or in another partition, come"
+    " before or behind it: it is dated by the second in which it began. They would be applied behind it: where they"
+    " came before, compare the table with the upstream afterwards. One partition always tells it, and but for a"
+    " failover GTIDs do (Canal: canal.instance.gtidon=true)"
 )
 _ONE_BATCH: Final = (1 << BATCH_BITS) - 1
 
@@ -237,9 +227,7 @@ class UnclearRows:
     @property
     def reason(self) -> str:
         """Why nothing tells on which side of the schema change they are, for people."""
-        tables = ", ".join(sorted(map(str, self.tables))) or "any table"
-        why = _ANOTHER_SERVER if self.place else _NEITHER_BATCH_NOR_TIME if self.sent >= 0 else _WHOLE_SECONDS
-        return why.format(tables)
+        return _UNTOLD.format(", ".join(sorted(map(str, self.tables))) or "any table")
 
     def among(self, events: pa.Table) -> Bools:
         """Tells which events (EVENT_SCHEMA) are such rows."""

@@ -166,9 +166,6 @@ def test_a_schema_change_that_comes_too_late(
     assert bool(step.changes[0].doubt) is is_late, what
     if is_late:
         assert "rows of cdc/1" in step.changes[0].doubt
-        assert (
-            f"at binlog.000003/400 of server 1, the schema change at binlog.000003/{position}" in step.changes[0].doubt
-        )
 
 
 OTHERS: list[tuple[str, Change, bool]] = [
@@ -206,7 +203,7 @@ def test_rows_of_another_server_in_its_second(text: str, server: int, reader: st
     give(held, [(0, 0, at(change(9000, text), 100)), (1, 0, at(row(9000), 900, server=server, reader=reader))])
     held.end()
     [first, *_] = [step for step in steps(held) if step.changes]
-    assert ("another server wrote in its second" in first.changes[0].doubt) is is_held
+    assert ("by another server" in first.changes[0].doubt) is is_held
     assert first.rows.num_rows == (0 if is_held or server == 1 else 1)
 
 

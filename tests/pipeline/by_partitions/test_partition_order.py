@@ -227,7 +227,7 @@ def test_rows_wait_for_the_schema_change_that_makes_what_they_need() -> None:
     bench.take((0, 0, row(9000, 1)), (0, 1, ahead), (0, 2, row(9000, 3)), (1, 0, row(9000, 4)))
     assert (bench.target.ids, bench.offsets) == ([1, 4], [1, 1])
     assert bench.applier.waiting_for() == (
-        "rows of m.k wait, up to 10 s, for the schema change that makes the column c, which the target lacks"
+        "rows of m.k wait for the schema change that makes the table, or columns that the target lacks"
     )
     bench.wait(9)
     assert bench.offsets == [1, 1]

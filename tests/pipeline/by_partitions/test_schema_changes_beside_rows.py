@@ -43,7 +43,7 @@ def test_one_that_came_late_waits_for_the_operator(target: str, decision: Journa
     run_all(target, events_table(rows))
     late = [*rows, (0, 0, change(200, "TRUNCATE TABLE t")), (1, 2, row(400, 3))]
     for _ in range(2):
-        with pytest.raises(HeldError, match=r"it came too late: rows of cdc/1 .*the last one at binlog\.000003/300"):
+        with pytest.raises(HeldError, match="it came too late: rows of cdc/1"):
             run_all(target, events_table(late))
         assert sql(target, "SELECT id FROM m.t") == [(1,), (2,)]
     with admin(target) as session:

@@ -10,9 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridge.events import NO_PRIMARY_KEY, RowChange
-from bridge.model import PartitionStart, SchemaChange, TableName
+from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.applier import TRANSACTION
-from bridge.pipeline.by_partitions.row_schemas import UnclearRows
 from bridge.protocols.values.event_time import place_of_sending
 from bridge.tso import ms_tso
 from tests.support.models import partition_backlog
@@ -117,16 +116,6 @@ def test_without_places_a_row_waits_for_each_schema_change_of_its_second() -> No
         held.release()
         told.append((step.rows.num_rows, [bool(one.doubt) for one in step.changes]))
     assert told == [(0, [False]), (0, [True]), (1, [])]
-
-
-def test_the_reason_names_canal_only_where_a_sending_tells_it() -> None:
-    """CKafka has no GTIDs to switch on."""
-    for sent, is_canals in ((7, True), (-1, False)):
-        reason = UnclearRows(frozenset({TableName("m", "t")}), TOPIC, ms_tso(SECOND), sent).reason
-        assert ("canal.instance.gtidon" in reason, "One partition always tells it" in reason) == (
-            is_canals,
-            not is_canals,
-        )
 
 
 @pytest.mark.parametrize(
