@@ -105,7 +105,7 @@ class Lookout:
             log.error("steering_failed", error=repr(error), fix="this is a bug in the bridge; report it")
 
 
-NO_REPLICAS: Final = f"{REPLICA_LAG} is limited, but throttle.replicas names no replica"
+NO_REPLICAS: Final = f"{REPLICA_LAG} is limited, but target.replicas names none"
 
 
 class LoadWatch:

@@ -145,8 +145,9 @@ class OvertakenRows:
         self._kept: deque[_Kept] = deque()
         self._unseen: int | None = None
         """The highest rank of the rows that were taken out and are not kept; None before the first ones."""
-        self._unclear: dict[tuple[str, str], int] = {}
-        """Tables with late rows that could not be compared, with the partition of these; -1 when that was said."""
+        self._unclear: set[tuple[str, ...]] = set()
+        """Tables with late rows that could not be compared."""
+        self._named: set[tuple[str, ...]] = set()
         self._partitions: dict[str, set[int]] = defaultdict(set)
         """By a table's name the numbers of the partitions in which its rows came."""
         self._moved: dict[tuple[str, str], tuple[int, int]] = {}
@@ -174,11 +175,12 @@ class OvertakenRows:
         late = np.flatnonzero(ranks < others[partitions])
         lost = self._passed(rows, ranks, partitions)
         if len(late):
-            self._note_unseen(rows, late[ranks[late] < self._unseen], partitions)
+            unseen = rows.take(pa.array(late[ranks[late] < self._unseen]))
+            self._unclear.update(distinct(unseen, ("schema", "table"))[0])
             touched = self._touched(rows["table"], late, partitions, int(ranks[late].min()))
             _add_overtaken(lost, rows, late, ranks, partitions, touched)
         self._keep(_Kept(rows.select(OF_KEYS), ranks, partitions), self._unseen)
-        self._tell_unclear(rows, partitions)
+        self._tell({name for name in self._unclear if len(self._partitions[name[1]]) > 1})
         return _without_lost(rows, lost)
 
     def _passed_by_time(self, rows: pa.Table, times: Longs, partitions: Longs) -> Lost:
@@ -188,9 +190,7 @@ class OvertakenRows:
         moves = _moves(rows, is_spread)
         for name, (ts, where) in self._moved.items():
             late = _of_table(rows, name) & (times <= ts) & (partitions != where)
-            if late.any() and self._unclear.setdefault(name, 0) >= 0:
-                self._unclear[name] = -1
-                log.warning("late_rows", table=".".join(name), fix=_FIX)
+            self._tell({name} if late.any() else set())
         columns = (rows["schema"].take(moves), rows["table"].take(moves))
         for schema, table, number in zip(*(column.to_pylist() for column in columns), moves.tolist(), strict=True):
             self._moved[schema, table] = int(times[number]), int(partitions[number])
@@ -256,20 +256,11 @@ class OvertakenRows:
                         ranks[where] = max(ranks.get(where, -1), int(kept.ranks[number]))
         return touched
 
-    def _note_unseen(self, rows: pa.Table, unseen: Longs, partitions: Longs) -> None:
-        if not len(unseen):
-            return
-        names, of_name = distinct(rows.take(pa.array(unseen)), ("schema", "table"))
-        firsts = np.unique(of_name, return_index=True)[1]
-        for name, where in zip(names, partitions[unseen[firsts]].tolist(), strict=True):
-            self._unclear.setdefault(name, where)
-
-    def _tell_unclear(self, rows: pa.Table, partitions: Longs) -> None:
-        """Says of which tables late rows could not be compared, once it is seen that they lie in several partitions."""
-        for name, where in self._unclear.items():
-            if where >= 0 and (_of_table(rows, name) & (partitions != where)).any():
-                self._unclear[name] = -1
-                log.warning("late_rows", table=".".join(name), fix=_FIX)
+    def _tell(self, names: set[tuple[str, ...]]) -> None:
+        """Says once of tables that lie in several partitions that their late rows could not be compared."""
+        for name in sorted(names - self._named):
+            log.warning("late_rows", table=".".join(name), fix=_FIX)
+        self._named |= names
 
 
 def _highest(names: list[str], applied: Sequence[AppliedRow]) -> Longs:

@@ -68,8 +68,7 @@ class Step(NamedTuple):
     high: the applied ts afterwards; the commit_ts of the rows ascend from the applied ts before, and are below it.
     repeated: how many rows were left out, since they are sent again, or were overtaken by rows of other partitions.
     times: the event times of the rows (TSO).
-    taken: the rows of each partition as they were read, to be put back.
-    before: the last row of each partition before them, and its highest time (TSO).
+    before: the queues as they were before it, should it be put back.
     passed: the schema change, as it waited.
     """
 
@@ -78,8 +77,7 @@ class Step(NamedTuple):
     changes: tuple[SchemaChange, ...]
     repeated: int
     times: Longs
-    taken: Mapping[PartitionId, pa.Table]
-    before: Mapping[PartitionId, tuple[AppliedRow, int]]
+    before: Mapping[PartitionId, PartitionQueue]
     passed: Barrier | None
 
 
@@ -227,15 +225,14 @@ class PartitionBacklog:
         going = ((w, q) for w, q in sorted(self.queues.items()) if self._stopped.keys() <= {w})
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in going]
         rows = [(where, mine) for where, mine in rows if len(mine.times)]
-        before = self._applied
+        before = {where: queue.copy() for where, queue in self.queues.items()}
         counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), 0, {})
-        taken_out = dict[PartitionId, pa.Table]()
         if rows:
             merged = merge(rows, self._next_ts, most)
             counted = self._counting.among(merged)
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in merged.rows:
-                queue, taken_out[where] = self.queues[where], mine.table
+                queue = self.queues[where]
                 queue.advance(mine.table.num_rows)
                 queue.applied, queue.shown = counted.applied[where], max(queue.shown, int(mine.times.max()))
         barrier = self.barrier
@@ -244,7 +241,7 @@ class PartitionBacklog:
             return None
         kept, times, repeated, _ = counted
         passed = barrier if changes else None
-        self._present = Step(kept, self._next_ts, changes, repeated, times, taken_out, before, passed)
+        self._present = Step(kept, self._next_ts, changes, repeated, times, before, passed)
         return self._present
 
     def put_back(self, ahead: RowsAhead) -> None:
@@ -252,13 +249,7 @@ class PartitionBacklog:
         change."""
         step, self._present, self.barrier = self._present, None, None
         assert step is not None  # what is put back was taken
-        if step.passed is not None:
-            event = pa.Table.from_pylist([step.passed.stop.event], EVENT_SCHEMA)
-            self.queues[step.passed.where].put_back(event)
-        for where, rows in step.taken.items():
-            self.queues[where].put_back(rows)
-        for where, (applied, shown) in step.before.items():
-            self.queues[where].applied, self.queues[where].shown = applied, shown
+        self.queues.update(step.before)
         self.ahead.append(ahead)
 
     def _bounds_of(self, where: PartitionId) -> list[Bound]:

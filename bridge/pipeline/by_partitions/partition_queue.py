@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -357,12 +358,11 @@ class PartitionQueue:
             self._runs[-1].chunk = spilled(self._runs[-1].chunk)
             vars(self._runs[-1]).pop("places", None)
 
-    def put_back(self, events: pa.Table) -> None:
-        """Puts events (EVENT_SCHEMA, in order) before all others: they were taken out, and did not get into the
-        target."""
-        if events.num_rows:
-            self._runs.appendleft(_Run(TableChunk(events), self.arrived))
-            self._count += events.num_rows
+    def copy(self) -> PartitionQueue:
+        """Returns a copy, of which something may be taken out without changing this one."""
+        other = copy.copy(self)
+        other._runs = self._runs.copy()
+        return other
 
     def _counted(self, bounds: Sequence[Bound]) -> Iterator[tuple[int, _Run, int]]:
         """Gives each run with the number of events before it, and of its own events up to the bounds."""
