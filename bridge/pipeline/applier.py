@@ -1,14 +1,7 @@
-"""The applier: takes decoded micro-batches, and moves the target from one commit ts to the next.
+"""The applier: takes decoded micro-batches, and moves the target from one commit ts to the next, as its order decides.
 
-Its `Order` decides what is due, and in which order.  The applier knows nothing of Spark's query: `Applier.take` is
-called with one micro-batch after the other.
-
-Row changes are folded before they are due, while the server works on those before them.  It changes nothing but the
-time.  What comes next is a guess: what was folded is used only for the very same row changes, with the very same
-definitions of tables.
-
-`ApplierThread` runs it in a thread.  `ApplierConfig` is what it and its order have to know besides where they begin,
-`Counts` what a pipeline has counted.
+Row changes are folded before they are due, while the server works on those before them.  What was folded is used only
+for the very same row changes, with the very same definitions of tables.
 """
 
 from __future__ import annotations
@@ -132,17 +125,15 @@ class IdlePolicy:
 class ApplierConfig:
     """The settings that all appliers of a pipeline share, and the orders that tell them what is due.
 
-    transaction: about how many row changes, and bytes of them, one target transaction holds.
+    transaction: about how much one target transaction holds.
     until: nothing at or above this commit_ts is applied (TSO); None for no limit.
     boundary_seconds: how long to wait for a first boundary before the order of the partitions takes over; None when a
         boundary is sure to come.
-    idle: with whole transactions, how long a schema change waits for what comes behind it.
     settles: whether the order of the partitions changes to that of commit ts when boundaries come again.
-    most: about how many row changes, and bytes, wait in memory (not in the order of commit ts).
+    most: about how much waits in memory (not in the order of commit ts).
     begins: where the topics begin that do not begin with the pipeline (TSO).
     routes: what tables are called on the target.
     waits_for_operator: waits until a held schema change is released, instead of raising HeldError.
-    gate: is passed before each transaction and each schema change.
     grace_seconds: how long a transaction may lack rows while later ones come, before the bridge stops.
     incomplete: ids of transactions that are applied without the rows that they lack.
     lacks: asks the upstream, after a failover, what it lacks; None where none is named.

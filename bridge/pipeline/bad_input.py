@@ -1,11 +1,8 @@
 """Decides what is done with messages that cannot be decoded, and with rows that the target refuses.
 
-A message that stops the bridge freezes the boundary of its partition at the last one before it (internals, decision
-12).  A message that is quarantined counts as a change at that boundary: the first transaction beyond it writes it.
-
-Row changes that the target refuses are quarantined, and the rest of a transaction is applied.  The changes of the table
-that was refused are tried one after the other, in a transaction that is rolled back: the statement that fails is the
-row.
+A message that is quarantined counts as a change at the last boundary before it: the first transaction beyond that
+writes it (internals, decision 12).  Rows that the target refuses are found by trying the changes of their table one
+after the other, in a transaction that is rolled back; the rest is applied.
 """
 
 from __future__ import annotations
@@ -45,8 +42,7 @@ def unreadable_change(entry: Entry, ts: int, *, is_again: bool = False) -> Schem
     """Makes the schema change that the journal holds for a message of one that cannot be decoded.  Copies in several
     partitions are one.
 
-    ts: the commit ts that the target has reached (TSO), as its own cannot be read.  is_again: its partition held the
-    same message before, so that this is another schema change.
+    ts: the commit ts that the target has reached (TSO).  is_again: its partition held the same message before.
     """
     message = b64decode(entry.value or "")
     shown = message[:_SHOWN].decode(errors="replace")
@@ -192,11 +188,8 @@ class OnBadMessage:
     settled: Mapping[str, str] = field(default_factory=dict)
 
     def stops(self, bad: BadMessage) -> bool:
-        """Tells whether a bad message stops the bridge.
-
-        Without quarantine, each does that is not in `released`.  A schema change does with it, too, since what follows
-        depends on it: until the operator has decided.
-        """
+        """Tells whether a bad message stops the bridge.  A schema change does, until the operator has decided, with
+        quarantine, too: what follows depends on it."""
         if str(bad.entry.position) in self.released:
             return False
         if bad.entry.code == Code.SCHEMA_CHANGE:
@@ -210,10 +203,7 @@ class OnBadMessage:
 
     def apply(self, writer: Writer, step: Advance, rows: RowChanges, catalog: Mapping[TableName, Table]) -> Advance:
         """Commits a transaction; returns it as committed, with the rows that were quarantined because the target
-        refused them.
-
-        Raises what `Writer.apply` raises; with quarantine, RefusedRowsError only when no single row is the cause.
-        """
+        refused them."""
         in_order = frozenset[TableName]()
         while True:
             try:

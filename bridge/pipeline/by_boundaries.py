@@ -1,8 +1,4 @@
-"""The order of commit ts: waits for boundaries, and yields what is complete, from a backlog of one micro-batch after
-the other.
-
-Its frontier is the boundary of each partition, and their minimum, the resolved ts (internals, "Words").
-"""
+"""The order of commit ts: waits for boundaries, and yields what is complete."""
 
 from __future__ import annotations
 
@@ -86,8 +82,7 @@ class Frontier:
         return any(state.boundary for state in list(self._partitions.values()))
 
     def observe(self, partition: PartitionId, ts: int) -> None:
-        """Notes that a boundary arrived.  A lower one than before is a repeated message.  A frozen partition keeps its
-        own."""
+        """Notes that a boundary arrived.  A frozen partition keeps its own."""
         state = self._state_of(partition)
         state.seen_at = self._clock()
         if state.frozen_by is None:
@@ -197,7 +192,6 @@ class Backlog:
     ) -> None:
         """Adds what waits of a micro-batch.
 
-        read: per partition, the offset after the last message read.
         quarantined: its bad messages, but for those that stop the bridge.  is_stopped: whether it has any of these.
         boundary: the boundary of each partition after the micro-batch (TSO).
         """
@@ -423,8 +417,6 @@ class BoundaryOrder(Order):
     # --- what a restart needs
 
     def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
-        """Returns the change of progress, which must not pass the end of the segment nor the resolved ts.  It may stay
-        where it is when nothing is resolved."""
         return Advance(
             self.applied_ts,
             high,
@@ -460,11 +452,9 @@ class BoundaryOrder(Order):
 
     @property
     def waiting(self) -> Amount:
-        """How much the row changes take that wait, in the driver and on executors."""
         return self._backlog.amount
 
     def waiting_for(self) -> str:
-        """Tells which partition holds the resolved ts back, and why."""
         if self._until is not None and self.applied_ts >= self._until:
             return "nothing: --until is reached"
         reason = self._frontier.waiting_for()

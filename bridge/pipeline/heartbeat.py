@@ -1,8 +1,5 @@
-"""Writes the owner's heartbeat and reports the status, in a thread and with a session of its own; and commits to a
-consumer group what is in the target, in another, so that the usual tools for the lag of Kafka see it.
-
-Makes the status of a running pipeline: plain values, of one moment; and how it ended.
-"""
+"""Writes the owner's heartbeat and reports the status, and how a pipeline ended; commits to a consumer group what is in
+the target, so that the usual tools for the lag of Kafka see it."""
 
 from __future__ import annotations
 
@@ -277,19 +274,16 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a pipeline ended.
+    """How a pipeline ended; what is called as in `Status` is the same.
 
     applied_ts: None when the pipeline ended before its progress was known.
-    seconds: from start to end.
     stream_seconds: from the start of Spark to the end; where the input ended before, from the first look at it.
     rest: row changes that were read and not applied, since they are at or above the last boundary.
-    quarantined: messages and rows that were quarantined.
-    left_out: row changes of the server's or the bridge's own databases, which are never written, by table.
+    left_out: by table.
     unmatched: filter rules that matched none of the tables that occurred.
     until_reached: False when `--until` was given and not reached.
     interrupted: a stop came before the end of the input.
-    phases: where the time from the first look at the input to the end went, in seconds (`bridge.phases`).
-    by_partition: applied in the order of the partitions, so that applied_ts is only the highest event time.
+    phases: where the time from the first look at the input to the end went, in seconds.
     """
 
     applied_ts: int | None
@@ -315,10 +309,8 @@ BEFORE_PROGRESS: Final = Outcome(applied_ts=None, interrupted=True)
 
 
 def outcome_of(applier: Applier, writer: Writer, began: float, reading: float, ended: float) -> Outcome:
-    """Makes the outcome of the last applier and the writer, as far as these know it.
-
-    began, reading, ended: when the pipeline began, when it began to read, and when it ended, by the applier's clock.
-    """
+    """Makes the outcome, as far as the last applier and the writer know it.  began, reading, ended: when the pipeline
+    did so."""
     order, counts = applier.order, applier.counts
     return Outcome(
         applied_ts=order.applied_ts,

@@ -53,8 +53,6 @@ class Intake:
     sorts them and gives them to the applier.
 
     planner: of the stream, which begins at the positions of the order.
-    settings: those of `[stream]`.
-    order: makes batches for the applier, and tells how much waits and whether rows may stay on the executors.
     topics: checks that the messages come from the same topics as at the start.
     writers: how many tasks write large steps; 0 where the driver does.
     largest: how much a part of a micro-batch holds at most.

@@ -1,12 +1,8 @@
 """The interface of the orders in which changes are applied, and how they cut a window into segments at its schema
-changes, and a segment into target transactions.
+changes.
 
 With boundaries, changes are applied in the order of commit ts (`by_boundaries`); without, in the order of each
-partition (`by_partitions`).  Progress records which: positions with a floor belong to the order of the partitions
-(internals, decision 13).
-
-`ControlEvents` are the events of a micro-batch besides row changes: boundaries, schema changes, bad messages, and
-tables left out.  `is_wanted` tells which schema changes are replicated.
+partition (`by_partitions`).  Progress records which: positions with a floor belong to the order of the partitions.
 """
 
 from __future__ import annotations
@@ -223,8 +219,7 @@ class Due(NamedTuple):
 class Order(Protocol):
     """Holds what was read, and decides what of it is due, and where a restart begins.
 
-    The applier's thread calls it.  Any thread may call `coming`, and read what is no method.  Where an order says
-    nothing else, nothing becomes due by time, nothing is guessed, and nothing that was due is taken back.
+    The applier's thread calls it.  Any thread may call `coming`, and read what is no method.
     """
 
     applied_ts: int
@@ -255,14 +250,13 @@ class Order(Protocol):
         next."""
 
     def coming(self, batch: DecodedBatch) -> RowChanges | None:
-        """Guesses which row changes will be due next, once all that is due has been applied and `batch` has been taken;
-        None where that cannot be told.  Changes nothing; another thread than the applier's may call it."""
+        """Guesses which row changes will be due next, behind all that is due and `batch`; None where nothing tells."""
         del batch
         return None
 
     def put_back(self, error: AheadOfTargetError) -> bool:
-        """Takes back what was due last and is not in the target, since the target lacks a table or a column of it, so
-        that it is due again later; gives False when nothing is to be expected of that."""
+        """Takes back what was due last, as the target lacks a table or a column of it; gives False when it has waited
+        for that long enough."""
         del error
         return False
 
@@ -275,12 +269,10 @@ class Order(Protocol):
         """Returns the bad messages that stop the bridge; empty unless one of them comes next."""
 
     def handover(self) -> tuple[Advance, str] | None:
-        """Tells how progress records that the other order takes over, and why it has to; None if it has not.  Called
-        when nothing is due."""
+        """Tells how progress records that the other order takes over, and why; None if it does not."""
 
     def final_ts(self) -> int | None:
-        """Returns the applied ts to record at the end of the input, when nothing is due; None if it is recorded
-        already."""
+        """Returns the applied ts to record at the end of the input; None if it is recorded already."""
 
     # --- what a restart needs
 

@@ -57,7 +57,6 @@ class Reading:
 
     end: the source as an end.
     decoder: makes one, which has seen no message.
-    settings: those of `[stream]`.
     topics: the ids that the topics have to have.
     executors: those who hold what the driver does not.
     writers: how many of their tasks write a large step; 0 with `atomic`.
@@ -79,8 +78,7 @@ class Reading:
         """Reads from the positions of the applier's order, until `stop`, or with `once` to the present end of the
         input.
 
-        With `once`, everything that is complete is then applied.  Returns whether it
-        reached that end.
+        With `once`, everything that is complete is then applied.  Returns whether it reached that end.
         pending: the schema changes that progress lists as still to run; they run first.
         Raises ExecutorLost when an executor was lost that held row changes, UnansweredError when Kafka does not answer,
         and whatever else ended the applier or the query.

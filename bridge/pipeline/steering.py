@@ -1,8 +1,5 @@
-"""Takes up what `bridge ctl` has set, while the pipeline runs; the gate that every target transaction and every schema
-change passes, with a token bucket of row changes a second.
-
-Measures how busy servers are while `bridge ctl throttle` is set; and a thread that survives what happens to them.
-"""
+"""Takes up what `bridge ctl` has set, while the pipeline runs: the gate that every target transaction and every schema
+change passes, and how busy servers are."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 """Reads back rows of which a message holds only the handle key, as they were at the commit ts of the change.
 
-TiCDC sends such messages for rows that are too large for the topic (large-message-handle-option).  They arrive as bad
-messages, with their bytes.  Here they are decoded again with such rows allowed; a message whose rows cannot be read
-back stays bad.  A claim check is treated in the same way: its message holds the key, too, and the bridge opens no path
-that a message names.
+TiCDC sends such messages for rows that are too large for the topic; a claim check holds the key, too, and no path is
+opened that a message names.  They arrive as bad messages, and one whose rows cannot be read back stays bad.
 """
 
 from __future__ import annotations

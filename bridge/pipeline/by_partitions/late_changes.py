@@ -1,13 +1,5 @@
-"""Tells which schema changes came too late: behind rows of their tables that were written after them, and which the
-producer has sent again.  Pure.
-
-What has run is on record in the journal, with the identity that its message tells:
-
-commit ts (TiCDC's Debezium messages)   equal: the same schema change
-place in the binlog, GTID               equal: the same schema change; else another one
-batch of Canal (a sending)              equal: another one, since none is twice in a batch
-event time and text alone               equal, and the time is not in whole seconds: the same, since no server runs one
-                                        statement twice in a millisecond; in whole seconds only what came between tells
+"""Tells which schema changes came too late, behind rows of their tables that were written after them; and which the
+producer has sent again, by the identity that messages tell (guarantees, "What a producer sends again").  Pure.
 """
 
 from __future__ import annotations
@@ -106,12 +98,8 @@ class AppliedPlaces:
         """Tells why a schema change came too late, "" for one that did not: rows that their places put behind it are in
         the target.  What only makes something new is never late: rows of it could not have come before.
 
-        where, moment: where it was read, and its moment.
-        names: the tables whose rows it may touch, None where that may be any.
-        applied: the last row of each partition in the target, of whichever table, and the highest time that it has
-            shown.
-        unclear: the rows that may be on either side of it, which count as behind it; of a Canal without GTIDs nothing
-            else tells that it is late.
+        where: where it was read.  names: the tables whose rows it may touch, None where that may be any.
+        applied: as `started`, now.  unclear: the rows that may be on either side of it, which count as behind it.
         """
         known = classify(change.text, change.schema)
         if not moment.places or (isinstance(known, Classified) and known.classes in _ONLY_MAKING):
@@ -153,9 +141,8 @@ def unread_topics(change: SchemaChange, topics: Collection[str]) -> dict[TableNa
 def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_time: int) -> SchemaChange | None:
     """Gives a schema change without a commit ts as it is to run; None for one that has run already.
 
-    change: as it was read.
     before: the schema changes on record of up to NEAR from its event time, in the order in which they came.
-    applied_time: the highest event time of what was applied (TSO), above that of a change which has waited for a lock.
+    applied_time: the highest event time of what was applied (TSO).
     A second change of one millisecond gets a commit_ts of its own.  One of which nothing tells whether it is a second
     one gets a doubt, if running it once more could do harm.
     """

@@ -1,9 +1,7 @@
 """Merges the next row changes of several partitions into one order, and numbers them.  Pure.
 
-Without boundaries (internals, decision 13), the order within each partition is known, and that between partitions
-where all rows tell their places in one binlog; else their event times are all that tells.  Every message gets a number
-in the place of its commit_ts: its event time, or more, so that the numbers ascend from the applied ts.  Rows with a TSO
-share the number of their commit_ts.  So all code that moves the target by commit_ts works for them, too.
+Every message gets a number in the place of its commit_ts: its event time, or more, so that the numbers ascend from the
+applied ts.  Rows with a TSO share one.  So all code that moves the target by commit_ts works for them, too.
 """
 
 from __future__ import annotations
@@ -137,11 +135,7 @@ def _ordered(places: Places, partitions: Longs, times: Longs) -> tuple[Longs, Lo
 
 def _ranks(places: Places, partitions: Longs) -> Longs | None:
     """Numbers rows in the order of their places, which never go back within the partition; None where places do not
-    tell the order of all of them.
-
-    An event time tells less where it is in whole seconds: a statement that waited for another's lock is dated by its
-    own start, and may come behind rows of a later second.
-    """
+    tell the order of all of them."""
     if (ranks := places.ranks()) is None:
         return None
     bounds = np.flatnonzero(np.diff(partitions)) + 1
@@ -151,9 +145,8 @@ def _ranks(places: Places, partitions: Longs) -> Longs | None:
 def _units(times: Longs, message_ts: Longs, partitions: Longs, offsets: Longs, by_time: Bools) -> Longs:
     """Numbers, from 0, the units that must not be divided: messages, or all rows of a TSO.
 
-    message_ts: the commit_ts of the messages.  A message that the producer sent again has a lower one than its
-        neighbours.  It becomes a unit of its own: within one TSO, an image would win over the delete that came after
-        it.
+    A message that was sent again has a lower commit_ts than its neighbours (message_ts), and is a unit of its own:
+    within one TSO, an image would win over the delete that came after it.
     """
     starts = np.ones(len(times), dtype=bool)
     other_message = (partitions[1:] != partitions[:-1]) | (offsets[1:] != offsets[:-1])

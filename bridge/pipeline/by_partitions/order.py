@@ -86,14 +86,10 @@ class PartitionOrder(Order):
 
     def _look_for_unread(self, *, is_cut: bool) -> None:
         """Holds rows back for what was not read: of all partitions when the micro-batch was cut, or when columns tell
-        which rows are behind a schema change (it may be followed by one that makes them again), and always of those
-        that have brought no row.
+        which rows are behind a schema change, and always of those that have brought no row, as a topic of schema
+        changes: the micro-batch may lack one and hold rows behind it, since brokers take what is sent in any order.
 
-        Of the latter kind is a topic of schema changes (Debezium's connector).  The micro-batch may lack a schema
-        change and hold rows behind it: Kafka is asked for the ends of several partitions one after the other, and
-        brokers take what was sent to them in any order.  Now that the rows were read, the schema change is there.  Rows
-        that were held for it are not held again for what came since: a topic of tables that are left out brings no
-        rows either, and may never end.
+        Rows that were held are not held again for what came since: a topic of tables that are left out may never end.
         """
         barrier, queues = self._backlog.barrier, self._backlog.queues
         are_all = is_cut or (barrier is not None and barrier.columns is not None)
@@ -154,8 +150,7 @@ class PartitionOrder(Order):
                 self._backlog.ahead.clear()
 
     def _next_step(self) -> Step | None:
-        """Takes the next step; at the end of the input, rows that wait for a schema change are due when nothing else
-        is."""
+        """Takes the next step; at the end of the input, rows that wait for a schema change come last."""
         most = self._gate.portion(self._transaction)
         step = self._backlog.next_step(self._judge, most)
         if step is None and self._backlog.ended and self._backlog.ahead:
@@ -164,9 +159,7 @@ class PartitionOrder(Order):
         return step
 
     def put_back(self, error: AheadOfTargetError) -> bool:
-        """Takes back the rows that were due and are not in the target, since the target lacks a table or columns of
-        them: the schema change that makes them may not have been read yet, or may wait.  Gives False when they have
-        waited for it long enough."""
+        """Takes back rows: the schema change that makes what the target lacks may not have been read yet, or wait."""
         ahead = RowsAhead(TableName(*error.table).folded, error.columns)
         now, is_known = self._clock(), ahead in self._ahead_since
         since = self._ahead_since.setdefault(ahead, now)
@@ -182,8 +175,7 @@ class PartitionOrder(Order):
         return _MAY_BE_A_COPY if any(map(is_of_sending, places)) else ""
 
     def _judge(self, change: SchemaChange, by_time: bool) -> SchemaChange | None:
-        """Returns the schema change to run; None for one that the filter excludes, and for one that ran already: a
-        broadcast copy, or one that the producer has sent again.  With a TSO, these have the same one."""
+        """Returns the schema change to run; None for one that the filter excludes, and for a copy of one that ran."""
         if not is_wanted(change, self._tables, self._counts.tables):
             return None
         for table, topic in unread_topics(change, {topic for topic, _ in self._backlog.queues}).items():
@@ -204,8 +196,7 @@ class PartitionOrder(Order):
     # --- back to boundaries
 
     def handover(self) -> tuple[Advance, str] | None:
-        """Changes to the order of commit ts when the boundaries of all partitions have reached the same moment, and
-        everything below it is in the target."""
+        """Changes to the order of commit ts at a moment that all boundaries have reached."""
         ts = self._settled_ts
         if ts is None:
             return None
@@ -214,8 +205,8 @@ class PartitionOrder(Order):
         return advance, "every partition has boundaries again: from now on transactions are applied whole"
 
     def final_ts(self) -> int | None:
-        """Returns `until`, or the applied ts where that has counted beyond it, when all of the input below `until` is
-        in the target; otherwise the applied ts if positions have moved."""
+        """Returns `until`, or the applied ts where that has counted beyond it, once all below `until` is in the target;
+        otherwise the applied ts if positions have moved."""
         if self._until is not None and self._is_at_until:
             return max(self._until, self.applied_ts)
         return self.applied_ts if self._positions_moved() else None

@@ -102,13 +102,10 @@ class PartitionBacklog:
     """The queues of all partitions.
 
     positions: where each partition begins; when `floor` is None, the applied ts is used.
-    queues: of the partitions.  barrier: the schema change that waits for partitions to pass it.
+    barrier: the schema change that waits for partitions to pass it.
     unread: the partitions that were not read to their end, for which rows are held back.
     settling: the moment that all boundaries have to reach before rows at or above it go on.
-    ended: nothing more will be read.
     ahead: the rows that wait for a schema change which makes what the target lacks.
-    repeated_rows: finds the rows that are not applied again.
-    config: what waits beyond its `most` is moved to the disk.
     """
 
     def __init__(
@@ -180,8 +177,8 @@ class PartitionBacklog:
             )
 
     def hold_for(self, ends: Mapping[PartitionId, int]) -> None:
-        """Holds rows back for partitions that were not read to their end (`ends`, offsets): such a partition may hold a
-        schema change, so no row with a later time than the last one read of it is applied."""
+        """Holds rows back for partitions that were not read to their end (`ends`, offsets): no row with a later time
+        than the last one read of such a partition is applied."""
         self.unread = {where for where, queue in self.queues.items() if queue.read < ends.get(where, 0)}
 
     def _without_quarantined(self, events: pa.Table) -> pa.Table:
@@ -369,8 +366,7 @@ class PartitionBacklog:
         return is_behind or self._begins_ahead(queue, barrier)
 
     def _begins_ahead(self, queue: PartitionQueue, barrier: Barrier) -> bool:
-        """Tells whether a row comes next that waits for a schema change, and that comes behind the one that waits: that
-        makes what the row needs, or the row is not earlier."""
+        """Tells whether a row comes next that waits for a schema change, and is behind the one that waits."""
         if not (waiting := [ahead for ahead in self.ahead if queue.begins_behind([ahead])]):
             return False
         tables = self._repeated_rows.tables_of(barrier.change) or ()
@@ -381,8 +377,7 @@ class PartitionBacklog:
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
         """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read
-        (in the midst of what is sent again, much longer), each with the offset after the last message read.  now: time
-        of the clock."""
+        (in the midst of what is sent again, much longer), each with the offset after the last message read."""
         if self.barrier is None:
             return {}
         since = self.barrier.stop.arrived
@@ -417,9 +412,8 @@ class PartitionBacklog:
     # --- back to boundaries
 
     def settle(self) -> int | None:
-        """Prepares the change to the order of commit ts.  Call it when there is no next step.  When every partition has
-        boundaries again, rows at or above the next ts are held until all boundaries have reached it.  Then returns that
-        ts: exactly what is below it is in the target.  Returns None before."""
+        """Prepares the change to the order of commit ts, when there is no next step: once every partition has
+        boundaries, rows at or above the next ts are held until all boundaries have reached it; then returns it."""
         boundaries = [queue.boundary for queue in self.queues.values()]
         if self.ended or not boundaries or not all(boundaries) or self._next_ts > self._bound:
             self.settling = None

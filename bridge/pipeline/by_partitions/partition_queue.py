@@ -75,9 +75,8 @@ nothing tells whether they may pass."""
 class AppliedRow(NamedTuple):
     """The last row of a partition in the target that named its place: its time (TSO) and its place, "" for none.
 
-    rows: how many rows of that place are in the target; where messages tell the rows of an event apart, the index
-    (`RowChange.index`) of the last one.  again: how many of them the producer has still to send again, as it has begun
-    to send again what is before them; of rows that tell no place in a binlog, 1 where they were sent again.
+    rows: how many rows of that place are in the target, or the index (`RowChange.index`) of the last one.
+    again: how many of them are still to be sent again; of rows without a place in a binlog, 1 where they were.
     """
 
     ts: int
@@ -135,10 +134,7 @@ class _Run:
         return dict(zip(self.stops.tolist(), self.table.take(pa.array(self.stops)).to_pylist(), strict=True))
 
     def rows_up_to(self, bounds: Sequence[_BoundOfRuns]) -> int:
-        """Counts the events before the first stop and before the first row that is behind one of the bounds.
-
-        A message is never divided: when one of its rows is behind, none of them counts.
-        """
+        """Counts the events before the first stop and before the first message with a row behind one of the bounds."""
         end = int(self.stops[0]) if len(self.stops) else len(self)
         rows, behind = self.table.slice(0, end), np.zeros(end, np.bool_)
         for bound in bounds:
@@ -173,15 +169,11 @@ _BoundOfRuns = Moment | RowsAhead | UnclearRows | _Limits
 class PartitionQueue:
     """Row changes and stops of one partition.
 
-    start: where it begins.
     read: the offset after the last message read.
     boundary: the last boundary (TSO) after the last event without a TSO, 0 when there is none.
     arrived: time of the clock at the last event.
-    seen: the highest time of any event so far (TSO).
-    shown: the highest time of what was taken out so far (TSO).
+    seen, shown: the highest times (TSO) of all events so far, and of what was taken out.
     places: by the names of a place, that of the last event so far; the newest last.
-    has_rows: whether any event so far was a row change.
-    applied: the last row in the target that named its place.
     """
 
     def __init__(self, start: PartitionStart, now: float) -> None:
@@ -256,7 +248,7 @@ class PartitionQueue:
     @property
     def ends_in_copies(self) -> bool:
         """Whether everything is taken out, and the last row is sent again, without those that came behind it before:
-        the producer was killed.  By their places in a binlog rows that are sent again are left out."""
+        the producer was killed."""
         ts, place, _, again = self.applied
         return bool(again) and not len(self) and (not place or is_of_sending(place)) and ts < self.shown
 

@@ -1,15 +1,11 @@
 """Finds row changes that the producer has sent again from before a schema change that ran.
 
-They must not be applied again, as rows sent again are otherwise: the schema change does not run again behind them, so
-that they would stay in a table that it emptied, dropped or put in another's place, or have columns that it took away.
-A row is such a one when its partition has shown it before, and it is older than the last schema change of its table.
-Both are told by its place, where that is comparable, otherwise by its commit ts or event time.  A row that is older and
-comes for the first time stops the bridge: its sender was killed before it had sent it.
+They must not be applied again, since the schema change does not run again behind them.  A row is such a one when its
+partition has shown it before, and it is older than the last schema change of its table: by its place, where that is
+comparable, otherwise by its commit ts or event time.  One that is older and comes for the first time stops the bridge.
 
-Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), every row that is sent again
-behind others shows it: its place is not behind the last one of its partition in the target (a set of GTIDs is a part of
-the last one).  None of these is applied again.  Debezium's connector for MySQL also tells which row of its event a row
-is, unless the transaction is compressed; with GTIDs alone, a row of the last transaction may be one more of it.
+Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), whatever is not behind the
+last row of its partition in the target was sent again, and is left out.
 """
 
 from __future__ import annotations
@@ -53,11 +49,10 @@ log = structlog.get_logger()
 
 
 def followed(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> tuple[Bools, Bools, AppliedRow]:
-    """Follows rows of a partition through the binlog: tells which are sent again, by their places, and which of these
-    are left out; gives the last one that names its place and is no copy.
+    """Follows rows of a partition through the binlog behind the last one in the target: tells which are sent again, by
+    their places, and which of these are left out; gives the last one that names its place and is no copy.
 
-    applied: the last row in the target.  seen: gives for each row the highest time (TSO) that its partition had shown
-    before its message.
+    seen: gives for each row the highest time (TSO) that its partition had shown before its message.
     """
     places, none = rows.table["place"], np.zeros(len(rows.times), np.bool_)
     if places.null_count == len(none):
@@ -148,9 +143,9 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
 
     Rows of one place are those of one event, or of one transaction.  Where messages tell the rows of an event apart,
     they are copies up to the last of them in the target; otherwise only behind others that are before them, and only as
-    many as there were.  A binlog's files may begin anew (RESET MASTER), so what has a later time is no copy.  Behind a
-    failover, a row of another server that is not dated later may be sent again, and is applied: so is what follows it,
-    which may undo it, unless its table has no key.  What GTIDs put behind all before it is no copy, wherever it is.
+    many as there were.  What has a later time, or what GTIDs put behind all before it, is no copy.  Behind a failover,
+    a row of another server that is not dated later may be sent again, and is applied: so is what follows it, which may
+    undo it, unless its table has no key.
     """
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
@@ -193,9 +188,8 @@ def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bool
 
 
 def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
-    """Tells which rows another server wrote than the last one in the target, or has in its own binlog with that one's
-    id, as GTIDs show; of those that their partition may have shown.  Behind a row that is surely new its server is the
-    last one.  seen: as in `followed`."""
+    """Tells which rows, of those that their partition may have shown, are of another server's binlog than the last one
+    in the target.  Behind a row that is surely new its server is the last one.  seen: as in `followed`."""
     marks, places = coordinates_of(applied.place) if applied.place else {}, Places.of(rows.table["place"])
     gtids, files = _sides(places, marks, GTID), _sides(places, marks, FILE)
     found: Bools = (gtids * files == -1) | (gtids == 0) & (abs(_sides(places, marks, FILE, POSITION_BITS)) == 1)
@@ -235,9 +229,8 @@ def _gtid_ranks(numbers: Mapping[str, Longs], marks: Mapping[str, int], may_be_c
 
 
 class _RowsOf(NamedTuple):
-    """Whose rows: the names that events have.  schema: "" where the statement does not tell the database, so that it
-    may be any.  table: "" for all of a database.  shard: the upstream's name of a table
-    that is merged with others, "" for one that is not."""
+    """Whose rows: the names that events have.  schema: "" for any.  table: "" for all of a database.  shard: the
+    upstream's name of a table that is merged with others, else ""."""
 
     schema: str
     table: str
@@ -364,11 +357,8 @@ def _may_take(change: SchemaChange) -> bool:
 
 def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: SchemaChange) -> tuple[Bools, Bools]:
     """Tells which rows are sent again from before a schema change that ran; and which are from before it, and come for
-    the first time, or of which nothing tells on which side they are.
+    the first time, or of which nothing tells on which side they are.  As of `RepeatedRows.among`.
 
-    rows: with `by_time` and `place` of EVENT_SCHEMA.  times: their commit ts or event times (TSO).
-    seen: for each row, the highest time that its partition had shown before the schema change; what is later is no
-        repetition.  told: what places tell (`told_by_place`).
     Rows of the millisecond of the schema change, which may be a whole second, count as older by time only if it takes
     something and their partition had shown a later one; rows of a later time that are older by their place, if it takes
     something and their partition had shown their time.

@@ -1,12 +1,9 @@
-"""Tells by rows on which side of a schema change they are, where neither places nor times do: by their columns, or not
-at all.  Pure.
+"""Tells by rows on which side of a schema change they are, where neither places nor times do.  Pure.
 
-Official Canal without GTIDs dates a schema change by the second in which it began, and sends it to partition 0.  Rows
-of other partitions that were written while it ran have later times and are before it; rows of the same second may be
-behind it.  A row that has a column which the target lacks is behind the schema change that adds it, whether that has
-been read or not.  While a schema change waits that drops or adds a column, rows of its table show by their columns
-whether they are before it (`ColumnsTell`).  When Canal sent a message tells more (`UnclearRows`), but for what it sent
-in one millisecond, or in one batch to two topics, and after a restart, or when it sent a batch again.
+Official Canal without GTIDs dates a schema change by the second in which it began.  While one waits that drops or adds
+a column, rows of its table show by their columns whether they are before it (`ColumnsTell`).  A row with a column that
+the target lacks is behind the schema change that adds it (`RowsAhead`).  When Canal sent a message tells more, but for
+what it sent in one millisecond, in one batch to two topics, or again (`UnclearRows`).
 """
 
 from __future__ import annotations
@@ -110,9 +107,8 @@ class ColumnsTell:
         and from which one on all are behind it.
 
         The first row of the table with a column that comes is behind it, and so is the first without one that goes,
-        but for those that stand before a row which still has that: they are of before such a column was made.  Rows of
-        the table that stand before the first one behind are before it.  Where no row is behind it, those with a column
-        that goes are before it.  A delete may hold the key alone, so that what it lacks tells nothing.
+        unless a row that has it comes later; rows of the table before that one are before it.  Where none is behind it,
+        those with a column that goes are before it.  A delete may hold the key alone: what it lacks tells nothing.
         """
         before = of_table = start = 0
         first, first_of_table = _NEVER, 0
@@ -247,7 +243,7 @@ class UnclearRows:
 
     def come_first_among(self, events: pa.Table) -> bool | None:
         """Tells whether one of these rows comes among events of a partition, in order, before one that was clearly sent
-        later: what comes behind that was sent again, or is later too.  None where there is neither."""
+        later; None where there is neither."""
         times, numbers = events["commit_ts"].to_numpy(), _sendings(events)
         is_sure, is_later = compared_by_sending(numbers, self.sent)
         is_clear = is_sure & is_later & (times > self.ts + (_NEAR if self.is_repeated else 0)) & (numbers >= 0)

@@ -92,10 +92,6 @@ class DueRows:
     waiting: the rows among which it is.  reached: moves with it.
     start_ts: what tells an earlier time is left out, since it is in the target (TSO).
     end: the number behind all of it; at first, the first number (TSO).
-    topic: that of transactions.
-    changes: schema changes with their numbers.
-    places: those that are reached, in order.
-    marks: what of it is of no transaction.
     """
 
     def __init__(self, waiting: ToldRows, reached: Reached, start_ts: int, end: int, topic: str) -> None:
@@ -106,10 +102,7 @@ class DueRows:
         self.marks: list[Mark] = []
 
     def add(self, item: Statement | Longs, number: int) -> None:
-        """Numbers a schema change, or those of the rows that are of no transaction and at one place.
-
-        number: its file and position, of a snapshot one less.
-        """
+        """Numbers a schema change, or the rows of no transaction at one place; of a snapshot one less."""
         if isinstance(item, Statement):
             self._add_change(item, number)
         else:
@@ -127,11 +120,8 @@ class DueRows:
         self.end = ts + 1
 
     def add_transactions(self, ends: Sequence[End], numbers: Sequence[int]) -> None:
-        """Numbers transactions, in order.  numbers: the file and position of the last row of each.
-
-        Those whose ids differ in their numbers alone are numbered together: one by one they took twenty times as long
-        (measured).
-        """
+        """Numbers transactions, in order, by the file and position of the last row of each.  Those whose ids differ in
+        their numbers alone are numbered together: one by one they took twenty times as long (measured)."""
         heads, start = [end.id[:-NUMBER_DIGITS] for end in ends], 0
         while start < len(ends):
             behind = start + 1

@@ -22,7 +22,7 @@ from bridge.pipeline.by_partitions.repeated_rows import ChangesBetween
 from bridge.pipeline.by_transactions.numbering import DueRows, Mark, Reaching
 from bridge.pipeline.by_transactions.reached import NOWHERE, Place, Reached, Snapshot
 from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
-from bridge.pipeline.order import BadMessage, Starts, control_events
+from bridge.pipeline.order import BadMessage, Order, Starts, control_events
 from bridge.protocols.debezium.transactions import NO_TRANSACTION
 from bridge.rows.gathering import Amount, Longs, masked
 from bridge.rows.order_and_slices import RowChanges, ends_of
@@ -43,12 +43,7 @@ log = structlog.get_logger()
 
 
 class TransactionOrder(BoundaryOrder):
-    """Yields whole transactions in the order of the topic of transactions.
-
-    topic: the partition of that topic.
-    starts: where each partition begins.
-    changes_between: gives the schema changes on record.
-    """
+    """Yields whole transactions in the order of the topic of transactions.  topic: the partition of that topic."""
 
     takes_rows: ClassVar[bool] = False  # they are counted in the driver
 
@@ -94,8 +89,7 @@ class TransactionOrder(BoundaryOrder):
     # --- taking micro-batches
 
     def take(self, batch: DecodedBatch) -> None:
-        """Takes one micro-batch.  Raises SourceError for what has no place among the transactions, and for a
-        transaction that has lacked rows for too long."""
+        """Takes one micro-batch."""
         self._batch += 1
         self._read.update({where: max(end, self._read.get(where, 0)) for where, end in batch.read.items()})
         kinds = batch.events["kind"].to_numpy()
@@ -164,8 +158,7 @@ class TransactionOrder(BoundaryOrder):
         )
 
     def _explained(self, bad: BadMessage, next_ts: int) -> BadMessage:
-        """Says of a message that cannot be decoded what else it means here, and behind what it stops the bridge, or is
-        quarantined."""
+        """Says of a message that cannot be decoded what else it means, and behind what it stops or is quarantined."""
         entry = bad.entry
         if entry.code != Code.SCHEMA_CHANGE:
             entry = replace(entry, reason=f"{entry.reason}; {_COUNTS}")
@@ -212,7 +205,7 @@ class TransactionOrder(BoundaryOrder):
             )
 
     def tick(self) -> None:
-        """Looks whether more is due.  Raises SourceError as `take` does."""
+        """Looks whether more is due."""
         if not self._queue.is_empty or self._queue.next_ts < self._begun_ts:
             self._settle()
             self._hand_on(_NO_EVENTS)
@@ -232,10 +225,7 @@ class TransactionOrder(BoundaryOrder):
     def _window(self, some: Iterable[RowChanges], low: int, high: int) -> RowChanges:
         return replace(RowChanges.joined(some, low, high), starts=self._starts)
 
-    @staticmethod
-    def coming(batch: object) -> None:
-        """Guesses nothing: what is due depends on what all partitions have."""
-        del batch
+    coming = Order.coming  # what is due depends on what all partitions have
 
     @property
     def _complete_ts(self) -> int:
@@ -252,8 +242,8 @@ class TransactionOrder(BoundaryOrder):
     # --- what a restart needs
 
     def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
-        """Returns the change of progress; every partition's start has the place that is reached, and as `read` the
-        offset before which all its rows of no transaction are in the target."""
+        """Every partition's start has the place that is reached, and as `read` the offset before which all its rows of
+        no transaction are in the target."""
         step = super().advance_to(high, end, changes)
         place, ends = self._reached(high)
         text = place.text()

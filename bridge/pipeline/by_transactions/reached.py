@@ -24,11 +24,8 @@ Lacks = Callable[[str, Sequence[str]], str]
 
 
 def lacks(upstream: Target, server_id: str, gtids: Sequence[str]) -> str:
-    """Asks the upstream, which must be that server.  Raises UnansweredError when it does not answer, TargetError when
-    it refuses the login.
-
-    Source of the rules: MySQL, "Functions Used with Global Transaction Identifiers"; MariaDB, "gtid_binlog_state".
-    """
+    """Asks the upstream, which must be that server (MySQL, "Functions Used with Global Transaction Identifiers";
+    MariaDB, "gtid_binlog_state").  Raises UnansweredError when it does not answer."""
     try:
         with closing(upstream.connect(autocommit=True)) as session:
             ((found,),) = session.rows("SELECT @@GLOBAL.server_id")
@@ -169,9 +166,8 @@ class Reached:
     def contradiction(self, server: str, id_: str, number: int, last: int, *, is_change: bool = False) -> str:
         """Tells why a place is not of the binlog that was read before; "" when it may be, or was due.
 
-        A replica copies GTIDs, with the server that has committed them, and has a binlog with places of its own: there
-        a GTID is behind what was due, and the place is not, or the other way round.  number: the file and position.
-        last: those of what was due.
+        A replica has the same GTIDs at places of its own: there a GTID is behind what was due, and the place is not, or
+        the other way round.  number: the file and position.  last: those of what was due.
         """
         if self.is_again(server, id_, is_change=is_change):
             return ""

@@ -51,11 +51,11 @@ class TransactionRows:
         return np.sort(firsts).astype(np.int64)
 
     def are_with_rest(self, mark: TransactionMark) -> bool:
-        """Tells whether these are all rows of a transaction in whose midst the connector began anew.
+        """Tells whether these are all rows of a transaction in whose midst a connector before 3.7 began anew, which
+        numbers the rest from 1 on then, and counts it alone (Debezium dbz#633).
 
-        A connector before 3.7 numbers the rest from 1 on then, and its END counts the rest alone; the rows before it
-        were acknowledged before it began (Debezium dbz#633).  So the last row of each number is taken: these must
-        ascend as the binlog does, be as many as the END counts, and no other row may stand behind the first of them.
+        The last row of each number is taken: these must ascend as the binlog does, be as many as the END counts, and no
+        other row may stand behind the first of them.
         """
         last = {order: place for place, order in enumerate(self.orders.tolist())}
         chosen = np.array([last.get(order, _NONE) for order in range(1, mark.count + 1)], np.int64)

@@ -1,20 +1,9 @@
-"""Decides which transactions are whole, and numbers what is due.
+"""Decides which transactions are whole, and numbers what is due (internals, decision 17).
 
-The topic of transactions is the order: the first ENDs in it ascend as the binlog does.  A transaction is due when all
-rows that its END counts have been read, and all transactions before it are due.  Each of its rows gets a number of its
-own, so that the order within the transaction holds too; the numbers of transactions ascend with the order, and begin
-at the time that the END tells, or at the number behind the transaction before it (TSO).
-
-After a restart the connector sends rows and ENDs again.  Rows that lie at or below the last transaction that was due,
-by file and position in the binlog, are copies; so are ENDs of transactions of which such rows came.  An END without
-rows is also one if the number in its id, of a GTID or a file and position, is no higher than that of the last that was
-due: the connector leaves out only rows that it knows to be acknowledged.
-
-Rows of snapshots, and schema changes, are of no transaction; their places in the binlog order them between two.
-
-After a failover the connector goes on with another binlog, in which GTIDs are the same, and places are not.  The first
-transaction in the topic that cannot be of the binlog before is in doubt, and waits with all behind it.  When everything
-before it is due, the new server is asked whether it has what was read; then places begin anew, and GTIDs tell copies.
+A transaction is due when all rows that its END counts have been read, and all transactions before it in the topic of
+transactions are due.  Rows at or below the last one that was due, by file and position in the binlog, are copies.  Rows
+of snapshots and schema changes are of no transaction: their places order them between two.  Behind a failover, what
+cannot be of the binlog before is in doubt, and waits with all behind it until the new server was asked.
 """
 
 from __future__ import annotations
@@ -58,19 +47,15 @@ _LOOSE: Final[_Side] = "right"
 class TransactionQueue:
     """Holds the rows, schema changes and ENDs that are not due yet.
 
-    reached: what is in the target or was due.
     next_ts: the first number that is free (TSO).
     loose_ends: for each partition, the offset before which all rows of no transaction are in the target.
-    start_ts: what tells an earlier time counts as in the target (TSO).
     incomplete: ids of transactions that are due without the rows that they lack.
-    snapshot: the schema changes of the connector's snapshot that have come.
     given_up: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     most: how much of the rows waits in memory; more are moved to the disk.
     end_at: when the last END came that is no copy of one that was due (the clock's seconds).
     reason: what the first transaction that is not whole lacks; "" when there is none.
     is_short: whether a transaction waits for rows, or for an END although later ones have come.
-    lacks: asks the server that the connector reads; None where none is named, so that a failover stops the bridge.
     """
 
     topic: PartitionId
@@ -126,12 +111,8 @@ class TransactionQueue:
     # --- taking events
 
     def take(self, events: pa.Table, batch: int, now: float) -> tuple[int, tuple[SchemaChange, ...]]:
-        """Takes the rows, schema changes and marks of a micro-batch (EVENT_SCHEMA); gives the number of copies that
-        were dropped, and schema changes whose place is passed.
-
-        batch: its number.  now: the clock's seconds.
-        Raises SourceError for places of two servers where no server can be asked, and for marks in another topic.
-        """
+        """Takes the rows, schema changes and marks of a micro-batch (EVENT_SCHEMA) with its number; gives how many
+        copies were dropped, and the schema changes whose place is passed.  now: the clock's seconds."""
         kinds = events["kind"].to_numpy()
         is_mark = (kinds == int(Kind.TRANSACTION)) & events["text"].is_valid().to_numpy()
         is_change = kinds == int(Kind.SCHEMA_CHANGE)
@@ -229,8 +210,7 @@ class TransactionQueue:
         return int(is_copy.sum())
 
     def _doubt(self, id_: str, why: str, position: str, *, is_change: bool = False) -> None:
-        """Notes what is not of the binlog that was read before.  Raises SourceError where no server tells whether it
-        has what was, where nothing was, and where it came again."""
+        """Notes what is not of the binlog that was read before; raises SourceError where no server can be asked."""
         may_wait = id_ == _LOOSE_ROWS or (has_gtid(id_) and not self.reached.is_past(id_, is_change=is_change))
         if self.lacks is None or not (may_wait and self.reached.place.id):
             raise other_binlog(why, position)
@@ -279,9 +259,7 @@ class TransactionQueue:
         return (is_copy | np.isin(rows.codes, again)) & ~np.isin(rows.codes, doubted)
 
     def _may_contradict(self, rows: ToldRows) -> Bools:
-        """Tells which rows are of transactions of other servers, or whose GTID and place tell otherwise whether they
-        are behind what was due; where something is in doubt, of any.  To ask for each took four times as long
-        (measured)."""
+        """Tells which rows are to be asked about one by one, which takes four times as long (measured)."""
         reached, last = self.reached, self.reached.place.last
         servers, of_server = rows.of_servers
         is_behind = np.array([reached.is_behind(id_) for id_ in rows.ids], np.int8)[rows.codes]
@@ -304,10 +282,9 @@ class TransactionQueue:
         """Takes what is due.
 
         settled: the last micro-batch behind which all partitions were read to where they ended then.
-        is_idle: nothing has come for so long that a schema change may run behind which nothing stands yet.
-        is_end: nothing more will be read.
-        below: every partition was read to this place in the binlog, or to where it ends.
-        told_below: the same of the partitions that have brought no row: those of schema changes.
+        below: every partition was read to this place in the binlog, or to where it ends.  told_below: every one that
+        has brought no row.
+        is_idle: a schema change may run behind which nothing stands yet.  is_end: nothing more will be read.
         """
         rows = self._rows
         transactions = rows.transactions
@@ -365,8 +342,7 @@ class TransactionQueue:
         return due
 
     def _whole(self, transactions: Transactions, settled: int, now: float, *, below: float, is_end: bool) -> list[End]:
-        """Gives the ENDs at the head of the queue that are due, and drops those of copies; notes what the next one
-        lacks."""
+        """Gives the ENDs that are due, and drops those of copies; notes what the next one lacks."""
         whole, passed = list[End](), list[str]()
         firsts, lasts, ids = transactions.firsts, transactions.lasts, transactions.ids
         last, self.reason, self.is_short = self.reached.place.number, "", False
@@ -432,8 +408,7 @@ class TransactionQueue:
         return self.end_at < end.not_before
 
     def _stands_in_doubt(self, settled: int, now: float, *, is_end: bool) -> bool:
-        """Tells whether what is in doubt stands first, and everything that may come before it was read; else notes what
-        lacks."""
+        """Tells whether what is in doubt stands first, and everything that may come before it was read."""
         head = next(iter(self._ends.values()), None)
         if head is None or head.id not in self._doubts:
             if self._doubts and head is None:
@@ -445,8 +420,8 @@ class TransactionQueue:
         return is_end or (head.batch <= settled and now >= self._doubted_at + DOUBT_SECONDS)
 
     def _may_run(self, one: Statement, last: int, end: float, *, is_left: bool) -> bool:
-        """Tells whether a schema change may run: before `last`, the last transaction that is due, or before `end`; and
-        where all that is left of a binlog is due, before all transactions that wait, as far as its GTID tells."""
+        """Tells whether a schema change may run: before the last transaction that is due, or before `end`; where all
+        that is left of a binlog is due, before all transactions that wait, as far as its GTID tells."""
         if one.id in self._doubts:
             return False
         if not is_left or one.is_of_snapshot:
@@ -456,11 +431,8 @@ class TransactionQueue:
         return not has_gtid(one.id) or all(one.id < other or self.reached.is_past(other) for other in ids)
 
     def _go_over(self) -> None:
-        """Goes over to the binlog of the one other server that is told of, where places begin anew.
-
-        Raises SourceError where no other server is told of, or a transaction was left in its midst, and as
-        `Reached.go_over`.
-        """
+        """Goes over to the binlog of the one other server that is told of, where places begin anew; raises SourceError
+        where there is none, or a transaction was left in its midst."""
         assert self.lacks is not None
         rows, head, topic = self._rows, next(iter(self._ends.values())), self.topic[0]
         why = self._doubts[head.id]
