@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 import structlog
 
@@ -168,13 +168,6 @@ BAD_MESSAGE_GRACE_SECONDS: Final = 10.0
 _UNLIMITED: Final = Amount(1 << 60, 1 << 60)
 
 
-class _Piece(NamedTuple):
-    """Row changes that one transaction will hold, and their net changes; None where they must be made when due."""
-
-    rows: RowChanges
-    nets: Future[list[NetChanges] | None]
-
-
 class FoldedAhead:
     """Pieces of windows that were folded ahead.  One thread calls `fold`, another one calls `folded`.
 
@@ -182,7 +175,8 @@ class FoldedAhead:
     """
 
     def __init__(self) -> None:
-        self._pieces: deque[_Piece] = deque()
+        self._pieces: deque[tuple[RowChanges, Future[list[NetChanges] | None]]] = deque()
+        """Row changes that one transaction will hold, and their net changes; None where they must be made when due."""
         self._catalog: Mapping[TableName, Table] = {}
         self._rendering = Rendering("")
 
@@ -193,7 +187,7 @@ class FoldedAhead:
         """
         if catalog is not self._catalog:
             self._catalog, self._rendering = catalog, Rendering("")
-        coming = [_Piece(rows, Future()) for rows in pieces if rows.count >= LEAST_ROWS]
+        coming = [(rows, Future[list[NetChanges] | None]()) for rows in pieces if rows.count >= LEAST_ROWS]
         self._pieces.extend(coming)
         for rows, nets in coming:
             if nets.set_running_or_notify_cancel():
@@ -206,10 +200,10 @@ class FoldedAhead:
         """
         if rows.is_large:
             return rows
-        while self._pieces and self._pieces[0].rows.table["commit_ts"][0].as_py() <= rows.last_ts:
-            piece = self._pieces.popleft()
-            if not piece.nets.cancel() and piece.rows.is_same(rows):
-                nets = piece.nets.result()
+        while self._pieces and self._pieces[0][0].table["commit_ts"][0].as_py() <= rows.last_ts:
+            piece, ahead = self._pieces.popleft()
+            if not ahead.cancel() and piece.is_same(rows):
+                nets = ahead.result()
                 is_valid = nets is not None and all(catalog.get(net.table.name) is net.table for net in nets)
                 return replace(rows, folded=nets) if nets is not None and is_valid else rows
         return rows

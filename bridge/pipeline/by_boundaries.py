@@ -67,19 +67,9 @@ class Frontier:
         self._partitions = {where: _Partition(ts, now) for where, ts in boundaries.items() if ts != UNUSED}
 
     @property
-    def partitions(self) -> list[PartitionId]:
-        """All partitions known so far."""
-        return list(self._partitions)
-
-    def boundary(self, partition: PartitionId) -> int:
-        """The partition's boundary (TSO), 0 while there is none."""
-        state = self._partitions.get(partition)
-        return state.boundary if state else 0
-
-    @property
-    def has_boundary(self) -> bool:
-        """Whether any partition has had a boundary."""
-        return any(state.boundary for state in list(self._partitions.values()))
+    def boundaries(self) -> dict[PartitionId, int]:
+        """The boundary (TSO) of each partition known so far."""
+        return {where: state.boundary for where, state in list(self._partitions.items())}
 
     def observe(self, partition: PartitionId, ts: int) -> None:
         """Notes that a boundary arrived.  A frozen partition keeps its own."""
@@ -104,7 +94,7 @@ class Frontier:
     @property
     def resolved_ts(self) -> int:
         """The ts below which everything is complete in every partition, 0 while one has no boundary."""
-        return min((state.boundary for state in list(self._partitions.values())), default=0)
+        return min(self.boundaries.values(), default=0)
 
     @property
     def silence(self) -> float:
@@ -294,8 +284,7 @@ class BoundaryOrder(Order):
         for change in control.changes:
             if change.commit_ts < self._lowest_ts(change):
                 self._count_dropped_change(change)
-        boundaries = {p: self._frontier.boundary(p) for p in self._frontier.partitions}
-        self._backlog.add(read, rows, changes, quarantined, boundaries, is_stopped=bool(stopping))
+        self._backlog.add(read, rows, changes, quarantined, self._frontier.boundaries, is_stopped=bool(stopping))
         self.positions = self._backlog.positions
 
     def _lowest_ts(self, change: SchemaChange) -> int:
@@ -315,7 +304,7 @@ class BoundaryOrder(Order):
         return self._on_bad_message.due(bad, max(self._boundary_before(bad), self.applied_ts))
 
     def _boundary_before(self, bad: BadMessage) -> int:
-        return max(bad.boundary, self._frontier.boundary(bad.partition))
+        return max(bad.boundary, self._frontier.boundaries.get(bad.partition, 0))
 
     def _count_dropped(self, rows: RowChanges) -> None:
         dropped = rows.count_below(self.applied_ts, self._begin_of, self._read_before)
@@ -377,8 +366,8 @@ class BoundaryOrder(Order):
         control, low = control_events(batch.events), self.resolved_ts
         if batch.by_time or control.changes or control.bad or self._until is not None:
             return None
-        boundaries = {where: self._frontier.boundary(where) for where in self._frontier.partitions}
-        high = min((max(ts, control.boundaries.get(where, 0)) for where, ts in boundaries.items()), default=0)
+        ends = (max(ts, control.boundaries.get(where, 0)) for where, ts in self._frontier.boundaries.items())
+        high = min(ends, default=0)
         rows = RowChanges.joined([*(one.rows for one in self._backlog.batches), batch.rows], low, high)
         return rows if high > low and not self._backlog.changes(low, high) and rows.is_here else None
 
@@ -401,7 +390,7 @@ class BoundaryOrder(Order):
 
     def _lack_of_boundaries(self) -> str:
         seconds = self._boundary_seconds
-        if seconds is None or self._frontier.has_boundary or not self._backlog.batches:
+        if seconds is None or any(self._frontier.boundaries.values()) or not self._backlog.batches:
             return ""
         self._waits_since = self._clock() if self._waits_since is None else self._waits_since
         if self._ended:

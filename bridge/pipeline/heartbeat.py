@@ -69,7 +69,7 @@ class Heartbeat:
         if self._thread.is_alive() or not self._session.is_open:
             return  # the target does not answer
         with suppress(OwnedError):  # somebody else goes on: there is nothing left to say
-            self._beat(self._read_status())
+            self._beat(self._read_status(reports=False))
         self._session.close()
 
     def report_on(self, status: Callable[[], Status | None]) -> None:
@@ -98,10 +98,9 @@ class Heartbeat:
         next_status += self._seconds
         while not self._is_over_by(min(next_beat, next_status)):
             now = time.monotonic()
-            status = self._read_status()
-            if status is not None and now >= next_status:
+            if is_due := now >= next_status:
                 next_status = now + self._seconds
-                self._report(status)
+            status = self._read_status(reports=is_due)
             if now >= next_beat or not self._is_told:
                 next_beat = now + HEARTBEAT_SECONDS
                 self._beat(status)
@@ -112,18 +111,15 @@ class Heartbeat:
         self._wake.clear()
         return self._end.is_set()
 
-    def _read_status(self) -> Status | None:
+    def _read_status(self, *, reports: bool) -> Status | None:
+        status = None
         try:
-            return self._status()
+            status = self._status()
+            if reports and status is not None:
+                self._on_status(status)
         except Exception as error:  # noqa: BLE001  # the heartbeat continues without a status
             self._log_once(error)
-            return None
-
-    def _report(self, status: Status) -> None:
-        try:
-            self._on_status(status)
-        except Exception as error:  # noqa: BLE001  # as above
-            self._log_once(error)
+        return status
 
     def _log_once(self, error: Exception) -> None:
         """Logs the first error.  Only the status is missing then."""

@@ -93,7 +93,7 @@ def test_control_events_are_sorted_out() -> None:
         frontier.freeze(bad)
     for partition, ts in control.boundaries.items():
         frontier.observe(partition, ts)
-    assert (frontier.boundary(A), frontier.boundary(B)) == (25, 30)
+    assert frontier.boundaries == {A: 25, B: 30}
     assert batch.read == {A: 5, B: 5}
     assert control.bad == (BadMessage(Entry(Position("cdc", 0, 2), "malformed", "broken"), 25),)
     assert [(c.text, c.position) for c in control.changes] == [("first", "cdc/1/2"), ("second", "cdc/1/3")]

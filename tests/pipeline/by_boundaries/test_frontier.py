@@ -49,7 +49,7 @@ def test_resolved_is_never_beyond_any_boundary(observations: list[tuple[int, int
         else:
             frontier.admit(("cdc", partition))
         assert frontier.resolved_ts == min(highest.values())
-        assert {p: frontier.boundary(("cdc", p)) for p in highest} == highest
+        assert frontier.boundaries == {("cdc", p): ts for p, ts in highest.items()}
 
 
 def test_begins_at_the_recorded_boundaries() -> None:
@@ -102,7 +102,7 @@ def test_an_unused_partition_holds_nothing_back() -> None:
     """Until a message of it comes, which stops the bridge."""
     frontier = Frontier([(A, 7), (B, UNUSED)], at_zero)
     assert frontier.resolved_ts == 7
-    assert frontier.partitions == [A]
+    assert list(frontier.boundaries) == [A]
     with pytest.raises(SourceError, match="cdc/1 is said to be unused"):
         frontier.admit(B)
 
