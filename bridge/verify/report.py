@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bridge.model import TableName
@@ -13,7 +13,7 @@ from bridge.verify.compare.checksums import real_number
 from bridge.verify.compare.row_diff import ComparedColumns, Difference, DifferenceKind
 
 _SHOWN_BYTES = 120
-_ADDED = ("rows", "chunks", "different", "missing", "extra", "not_covered")
+_COUNTS = ("rows", "chunks", "different", "missing", "extra", "not_covered")
 
 
 @dataclass(frozen=True)
@@ -76,20 +76,6 @@ class TableResult:
             name = difference.finding.value
             setattr(self, name, getattr(self, name) + difference.copies)
 
-    @classmethod
-    def of_parts(cls, parts: Sequence[TableResult], shown: int) -> TableResult:
-        """Adds up the results of all parts of one table.  shown: of how many rows."""
-        totals = {name: sum(getattr(part, name) for part in parts) for name in _ADDED}
-        return replace(
-            parts[0],
-            **totals,
-            is_compared=any(part.is_compared for part in parts),
-            seconds=max(part.seconds for part in parts),
-            schema=tuple(dict.fromkeys(words for part in parts for words in part.schema)),
-            notes=tuple(dict.fromkeys(words for part in parts for words in part.notes)),
-            shown=[row for part in parts for row in part.shown][:shown],
-        )
-
 
 @dataclass
 class Report:
@@ -131,7 +117,7 @@ class Report:
                 {
                     "table": str(table.name),
                     "equal": table.is_equal,
-                    **{name: getattr(table, name) for name in _ADDED},
+                    **{name: getattr(table, name) for name in _COUNTS},
                     "seconds": round(table.seconds, 3),
                     "schema": list(table.schema),
                     "notes": list(table.notes),

@@ -25,7 +25,7 @@ from bridge.mysql.state.progress import Progress
 from bridge.pipeline.order import is_wanted as wanted
 from bridge.protocols.values.event_time import SNAPSHOT_PLACE
 from bridge.rows.moments import Moment, is_of_sending
-from bridge.tso import ms_tso, tso_ms
+from bridge.tso import tso_ms
 from bridge.verify.options import VerifyOptions
 
 NameKey = tuple[str, str]
@@ -59,18 +59,21 @@ class Cut:
     moment: rows that are not later come before the change.  Where messages go by event time, the offset of the change
     in the row's own partition decides instead; what stands behind it and is earlier beyond doubt was sent again, and
     comes before the change, too.
-    own: the moment for that, None for `moment`.
+    is_dated_by_start: the change may have waited for locks, and nothing tells its end (MySQL's binlog dates a statement
+    by its start, in whole seconds; official Canal without GTIDs and CKafka tell no place in it).
     """
 
     moment: Moment
     offsets: Mapping[PartitionId, int]
-    own: Moment | None = None
+    is_dated_by_start: bool = False
 
     @classmethod
     def of(cls, change: LoggedChange) -> Cut:
         """Gives the cut of a schema change."""
         moment = Moment.of_change(change.commit_ts, change.by_time, change.place)
-        return cls(moment, change.offsets if change.by_time else {})
+        tells_place = change.place not in (None, SNAPSHOT_PLACE) and not is_of_sending(change.place)
+        is_dated_by_start = change.by_time and not tells_place and tso_ms(change.commit_ts) % 1000 == 0
+        return cls(moment, change.offsets if change.by_time else {}, is_dated_by_start)
 
 
 def ambiguous(names: Iterable[TableName]) -> set[NameKey]:
@@ -123,7 +126,7 @@ class Coverage:
     ) -> None:
         """Begins a name anew: but for `since`, no row of it from before the cut, if there is one, is in the table."""
         before = self.of(name).cut
-        if cut and (cut.own or cut.moment).ts <= self.since:  # what is lost may have come behind it
+        if cut and cut.moment.ts <= self.since:  # what is lost may have come behind it
             cut = Cut(Moment.at(self.since), {})
         if cut and before and cut.moment.last < before.moment.last:  # on another server, whose clock is behind
             cut = replace(cut, moment=replace(cut.moment, last=before.moment.last))
@@ -132,7 +135,7 @@ class Coverage:
     def begin(self, name: TableName, change: LoggedChange, *, is_there: bool | None, is_made: bool = False) -> None:
         """Compares of a table only what comes after a schema change.  is_made: whether the log still tells every row of
         it where it has none from before the change."""
-        self.put(name, _cut(change), is_made=is_made, is_there=is_there, since=_since(change))
+        self.put(name, Cut.of(change), is_made=is_made, is_there=is_there, since=_since(change))
 
     def begin_filtered(self, name: TableName, begin: int) -> None:
         """Compares of a table, of which event filters leave out row changes, only what comes after the copy from which
@@ -175,22 +178,6 @@ def _since(change: LoggedChange) -> str:
     return f"it was changed at commit ts {change.commit_ts} ({shown})"
 
 
-def _cut(change: LoggedChange) -> Cut:
-    """Gives the cut behind which rows surely came after a schema change.
-
-    MySQL's binlog dates a statement by its start, in whole seconds, and it may have waited for locks.  Only a place in
-    the binlog tells its end (official Canal without GTIDs and CKafka tell none).  Rows of the partitions that hold the
-    statement are told by their offsets.
-    """
-    cut, late = Cut.of(change), Moment.at(ms_tso(tso_ms(change.commit_ts) + WAITS_MS))
-    return Cut(late, change.offsets, cut.moment) if _is_dated_by_start(change) else cut
-
-
-def _is_dated_by_start(change: LoggedChange) -> bool:
-    tells_place = change.place not in (None, SNAPSHOT_PLACE) and not is_of_sending(change.place)
-    return change.by_time and not tells_place and tso_ms(change.commit_ts) % 1000 == 0
-
-
 def _meant(coverage: Coverage, tables: Sequence[TableName]) -> list[TableName]:
     """Gives tables that an unclear statement may mean: all of one name where the database is not known."""
     bare = {name.table.lower() for name in tables if not name.schema}
@@ -217,13 +204,12 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
             change.text, classified
         ):
             # Rows of other partitions in its second may be of a table dropped before, if there was one.
-            is_first, is_dated = coverage.of(tables[0]).cut is None, _is_dated_by_start(change)
+            is_dated, is_first = cut.is_dated_by_start, coverage.of(tables[0]).cut is None
             of_all = None if is_told and is_first and is_dated else cut
             coverage.put(tables[0], of_all, is_made=is_told and (is_first or not is_dated), is_there=True)
-        case StatementKind.TRUNCATE_TABLE if _is_dated_by_start(change):
-            coverage.begin(tables[0], change, is_there=coverage.of(tables[0]).is_there)
         case StatementKind.TRUNCATE_TABLE:
-            coverage.put(tables[0], cut, is_made=is_told, is_there=coverage.of(tables[0]).is_there)
+            is_made = is_told and not cut.is_dated_by_start
+            coverage.put(tables[0], cut, is_made=is_made, is_there=coverage.of(tables[0]).is_there)
         case StatementKind.DROP_TABLE:
             for name in tables:
                 coverage.put(name, cut, is_there=False)
@@ -246,7 +232,7 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
 def _rename(coverage: Coverage, old: TableName, new: TableName, change: LoggedChange) -> None:
     """Views and sequences are renamed in the same words, so that only a table that the log has seen must be there."""
     is_there = coverage.of(old).is_there or None
-    coverage.put(old, _cut(change), is_there=False)
+    coverage.put(old, Cut.of(change), is_there=False)
     coverage.begin(new, change, is_there=is_there)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from math import inf
@@ -30,7 +30,6 @@ from bridge.rows.sql.members import with_zeros
 from bridge.rows.sql.statement import STATEMENT_BYTES
 from bridge.rows.type_check import true_names
 from bridge.verify.compare.checksums import between, key_parts
-from bridge.verify.compare.key_ranges import KeyRange
 from bridge.verify.compare.row_diff import ComparedColumns
 
 if TYPE_CHECKING:
@@ -67,12 +66,6 @@ bound."""
 WHOLE: Final[KeyNumbers] = (None, None)
 
 
-def key_range(numbers: KeyNumbers) -> KeyRange:
-    """Gives a range of the first key column as ranges of keys are written."""
-    low, high = (None if number is None else (str(number).encode(),) for number in numbers)
-    return low, high
-
-
 @dataclass(frozen=True)
 class LoggedTable:
     """A table of the target that the log names.
@@ -82,7 +75,7 @@ class LoggedTable:
     columns: those that the messages have and that count, in lower case, in the table's order; others the target does
         not have, or generates.
     ranges: of the first key column; the rows that are loaded.
-    missing: columns that messages have and the target lacks.
+    findings: what is wrong with the table itself.
     is_whole: whether the log holds every row; otherwise rows that it never mentioned are not covered.
     since: from when on its rows are compared, and why, "" where they all are.
     uncovered: why none of its rows are compared, "" where some are.
@@ -95,7 +88,7 @@ class LoggedTable:
     key: tuple[str, ...]
     columns: tuple[str, ...]
     ranges: tuple[KeyNumbers, ...] = (WHOLE,)
-    missing: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
     is_whole: bool = False
     since: str = ""
     uncovered: str = ""
@@ -117,7 +110,11 @@ class LoggedTable:
 
     def create(self) -> str:
         """Gives the statement that makes it."""
-        lines = [_line(column, is_key=name in self.key) for name, column in self._columns()]
+        lines = [
+            _line(column, is_key=name in self.key)
+            for name, column in self.definition.columns.items()
+            if name in self.key or not column.generated
+        ]
         lines += [*(f"{self.own(name)} {kind}" for name, kind in _META), self._index()]
         # A key that the target's table has may be too long for the server's default format (MariaDB: 1709).
         return f"CREATE TEMPORARY TABLE {self.expected} ({', '.join(lines)}) ENGINE=InnoDB ROW_FORMAT=DYNAMIC"
@@ -149,11 +146,6 @@ class LoggedTable:
         for run in runs(bodies, STATEMENT_BYTES):
             yield f"{head}{'),('.join(run.to_pylist())}{tail}"
 
-    def _columns(self) -> list[tuple[str, ColumnInfo]]:
-        """The columns that messages tell: not the generated ones, but for those of the key."""
-        columns = self.definition.columns.items()
-        return [(name, column) for name, column in columns if name in self.key or not column.generated]
-
     def _index(self) -> str:
         """Writes the key, which may be one of the beginnings of values."""
         of_key = (i for i in self.definition.indexes.values() if i.unique and set(i.parts) == set(self.key))
@@ -165,19 +157,10 @@ class LoggedTable:
         return f"PRIMARY KEY ({','.join(parts)})"
 
     @property
-    def schema_findings(self) -> tuple[str, ...]:
-        """What is wrong with the table itself."""
-        return tuple(f"column {name} is missing" for name in self.missing)
-
-    @property
     def shape(self) -> ComparedColumns:
         """The columns that are compared: those that the rows of the log have."""
         columns = tuple(self.definition.columns[name] for name in self.columns)
         return ComparedColumns(columns, columns, tuple(self.columns.index(part) for part in self.key if self.columns))
-
-    def loading(self, ranges: Iterable[KeyNumbers]) -> LoggedTable:
-        """Gives the table with these ranges to be loaded."""
-        return replace(self, ranges=joined(ranges))
 
     def within(self, ranges: Sequence[KeyNumbers], alias: str = ACTUAL) -> str:
         """Writes the condition for rows of some ranges of the first key column."""
@@ -185,7 +168,8 @@ class LoggedTable:
             return "1=1"
         first = [self.definition.columns[self.key[0]]]
         parts = key_parts(first, first, alias)
-        return " OR ".join(f"({between(parts, *key_range(numbers))})" for numbers in ranges)
+        bounds = ([None if number is None else (str(number).encode(),) for number in numbers] for numbers in ranges)
+        return " OR ".join(f"({between(parts, low, high)})" for low, high in bounds)
 
     @property
     def actual(self) -> str:
@@ -195,7 +179,9 @@ class LoggedTable:
     @property
     def matched(self) -> str:
         """A FROM clause of the target's rows of which the log holds the last state."""
-        return f"{self.actual} JOIN {self.expected} {EXPECTED} ON {self._same_key} AND {self._state}<>{UNSURE}"
+        names = [quote_name(self.definition.columns[part].name) for part in self.key]
+        same_key = " AND ".join(f"{ACTUAL}.{name}={EXPECTED}.{name}" for name in names)
+        return f"{self.actual} JOIN {self.expected} {EXPECTED} ON {same_key} AND {self._state}<>{UNSURE}"
 
     def unsure_query(self) -> str:
         """Writes the query of how many keys are UNSURE."""
@@ -204,23 +190,16 @@ class LoggedTable:
     @property
     def are_rows(self) -> str:
         """The condition for what is loaded of rows that should be there."""
-        return f"({self._loaded(EXPECTED)}) AND {self._state}={ROW}"
-
-    @property
-    def _same_key(self) -> str:
-        names = [quote_name(self.definition.columns[part].name) for part in self.key]
-        return " AND ".join(f"{ACTUAL}.{name}={EXPECTED}.{name}" for name in names)
+        return f"({self.within(self.ranges, EXPECTED)}) AND {self._state}={ROW}"
 
     @property
     def _state(self) -> str:
         return f"{EXPECTED}.{self.own(STATE)}"
 
-    def _loaded(self, alias: str = ACTUAL) -> str:
-        return self.within(self.ranges, alias)
-
     def uncovered_query(self) -> str:
         """Writes the query of how many rows of the target the log does not tell."""
-        every, matched = (f"SELECT COUNT(*) FROM {rows} WHERE {self._loaded()}" for rows in (self.actual, self.matched))
+        is_loaded = self.within(self.ranges)
+        every, matched = (f"SELECT COUNT(*) FROM {rows} WHERE {is_loaded}" for rows in (self.actual, self.matched))
         return f"SELECT ({every})-({matched})"
 
 
@@ -290,7 +269,7 @@ def logged_table(
         definition,
         key,
         tuple(name for name in definition.columns if name in compared),
-        missing=tuple(sorted(named - definition.columns.keys())),
+        findings=tuple(f"column {name} is missing" for name in sorted(named - definition.columns.keys())),
         is_whole=is_whole,
         since=since,
         uncovered=uncovered or why or (_OTHER_COLUMNS if len(lists) > 1 else ""),

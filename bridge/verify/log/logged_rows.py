@@ -79,12 +79,9 @@ class LogPlan:
         of_table = self.coverage.get(name.folded)
         return of_table.cut if of_table else None
 
-    def number_of(self, name: TableName) -> int | None:
-        """Gives the number of a table, None when the target does not have it."""
-        return self._numbers.get(name.folded)
-
     @cached_property
-    def _numbers(self) -> Mapping[NameKey, int]:
+    def numbers(self) -> Mapping[NameKey, int]:
+        """The numbers of the tables; those that the target does not have have none."""
         return {one.table.name.folded: i for i, one in enumerate(self.tables)}
 
 
@@ -98,9 +95,7 @@ def _are_reached(events: pa.Table, plan: LogPlan) -> Bools:
     """Tells which events the target has come to."""
     times, read = events["commit_ts"].to_numpy(), plan.read
     if read is None:
-        limits: int | Longs = plan.limit
-        if any(begin > plan.limit for begin in plan.begins.values()):
-            limits = _per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0)))
+        limits = _per_partition(events, lambda where: max(plan.limit, plan.begins.get(where[0], 0)))
         return np.asarray(times < limits)
     offsets = _per_partition(events, lambda where: read[where].offset if where in read else 0)
     floors = _per_partition(events, lambda where: (read[where].floor or 0) if where in read else 0)
@@ -163,12 +158,15 @@ def _are_behind(cut: Cut, changes: pa.Table) -> tuple[Bools, Bools]:
     if not cut.offsets:
         return later, are_unclear
     offsets = _per_partition(changes, lambda where: cut.offsets.get(where, -1))
-    is_sent_again = (cut.own or cut.moment).is_clearly_after(changes)
-    by_offset = (changes["offset"].to_numpy() > offsets) & ~is_sent_again
+    by_offset = (changes["offset"].to_numpy() > offsets) & ~cut.moment.is_clearly_after(changes)
     has_offset = (offsets >= 0) & changes["by_time"].to_numpy(zero_copy_only=False)
     behind = np.asarray(np.where(has_offset, by_offset, later), np.bool_)
-    if cut.moment.places and not cut.moment.is_by_sending:  # a copy, as the change had waited; or the binlog began anew
-        are_unclear |= behind & ~later & (changes["commit_ts"].to_numpy() <= cut.moment.ts + ms_tso(WAITS_MS))
+    times = changes["commit_ts"].to_numpy()
+    may_have_waited = times <= cut.moment.ts + ms_tso(WAITS_MS)
+    if cut.is_dated_by_start:
+        are_unclear |= ~has_offset & (times >= cut.moment.ts) & may_have_waited
+    elif cut.moment.places and not cut.moment.is_by_sending:  # a copy; or the binlog began anew
+        are_unclear |= behind & ~later & may_have_waited
     return behind, are_unclear
 
 
@@ -207,7 +205,7 @@ def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None
 def _alike(plan: LogPlan, group: RowGroup, wanted: Collection[int] | None) -> _Alike | None:
     """Gives what a group has in common; None when its rows are not compared: they are before the cut, the
     table is not wanted, the target does not have it, or the messages not its key."""
-    number = plan.number_of(group.table) if group.is_covered else None
+    number = plan.numbers.get(group.table.folded) if group.is_covered else None
     if number is None or (wanted is not None and number not in wanted):
         return None
     table = plan.tables[number]
@@ -287,14 +285,6 @@ def _order(steps: pa.Table) -> Longs:
     ranks = steps["index"].to_numpy(), steps["offset"].to_numpy(), partitions_of(steps)[1], times
     telling = [rank for rank in ranks if (rank != rank[0]).any()]
     return np.lexsort(telling) if telling else np.arange(steps.num_rows)
-
-
-def by_table(steps: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Divides steps, which may be hashed, by the numbers of their tables.
-
-    All tables are handled together: to filter the steps of each of 1,000 tables took longer than all other work.
-    """
-    return divided(steps, steps["table_number"].to_numpy())
 
 
 def buckets(steps: pa.Table, count: int) -> Iterator[tuple[int, pa.Table]]:

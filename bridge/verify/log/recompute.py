@@ -13,7 +13,6 @@ of them and deletes it by another, only the target can tell that the row is gone
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -33,9 +32,9 @@ from bridge.events import EVENT_SCHEMA, SEP, Kind, Position, Undecodable
 from bridge.model import PartitionId, TableName
 from bridge.mysql.table_definition import ColumnInfo, ValueClass
 from bridge.pipeline.by_partitions.late_changes import is_same_place
-from bridge.pipeline.order import LeftOutRows, without_left_out
+from bridge.pipeline.order import without_left_out
 from bridge.protocols.batch_decode import EventDecoder, placed_events
-from bridge.rows.gathering import distinct, ends, numbered, together
+from bridge.rows.gathering import divided, together
 from bridge.rows.literal_offsets import buffers_of, to_numpy, whole
 from bridge.rows.moments import in_order
 from bridge.sources.decoding_tasks import decoding_tasks
@@ -43,21 +42,21 @@ from bridge.sources.source import Export, MicroBatch
 from bridge.spark.chunk_source import chunks_of
 from bridge.spark.event_transfer import Chunk, export_events, read_events, transfer_folder
 from bridge.tso import tso_ms
-from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical, fingerprint_query
+from bridge.verify.compare.checksums import LOSSLESS, UNICODE, Fingerprint, canonical
 from bridge.verify.log.coverage import Cut, LoggedChange
 from bridge.verify.log.log_tables import ACTUAL, LoggedTable, RowGroup, numbers_of
 from bridge.verify.log.logged_rows import (
     STEP_SCHEMA,
     LogPlan,
     buckets,
-    by_table,
     last_of_some,
     last_steps,
     row_groups,
     steps,
 )
 
-_SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
+SEPARATOR: Final = f"x'{SEP.encode().hex()}'"
+"""What separates the literals of an image, for `checksums.fingerprint_query`."""
 _KEY: Final = r"^(0|-?[1-9][0-9]*)(\x00(0|-?[1-9][0-9]*))*$"
 """Integers as the target writes them, joined by SEP."""
 _UNTOLD: Final = Fingerprint(1, 0, 0)
@@ -91,15 +90,10 @@ def literals_of(table: LoggedTable) -> list[str]:
     """Writes the SQL of a row's values as the literals of its image, in their order; [] where hashes of literals do not
     tell whether rows are equal."""
     columns = table.definition.columns
-    if {columns[name].value_class for name in table.key} != {ValueClass.INTEGER} or table.missing:
+    if {columns[name].value_class for name in table.key} != {ValueClass.INTEGER} or table.findings:
         return []
     written = [literal(columns[name], ACTUAL) for name in table.columns]
     return [one for one in written if one is not None] if None not in written else []
-
-
-def literals_query(literals: Sequence[str], rows: str) -> str:
-    """Writes the query of the target's fingerprint.  rows: its FROM and WHERE."""
-    return fingerprint_query(literals, rows, separator=_SEPARATOR)
 
 
 def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, list[Fingerprint]]]:
@@ -107,24 +101,18 @@ def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[
     tables without steps, none.  cuts: by number, values of the first key column up to which each part but the last
     reaches.  A key in another spelling makes every part of its table differ.
     """
-    for number, of_table in by_table(rows):
-        there, table_cuts = of_table.filter(pc.is_valid(of_table["image"])), cuts[number]
-        if not pc.all(pc.match_substring_regex(of_table["key"], _KEY)).as_py():
-            yield number, [_UNTOLD] * (len(table_cuts) + 1)
-        elif not table_cuts:
-            yield number, [_fingerprint(there["image"].to_numpy())]
-        else:
-            yield number, _of_parts(there, there["image"].to_numpy(), table_cuts)
-
-
-def _of_parts(rows: pa.Table, hashes: np.ndarray, cuts: Sequence[int]) -> list[Fingerprint]:
-    numbers, is_anywhere = numbers_of(rows)
-    if is_anywhere.any():
-        return [_UNTOLD] * (len(cuts) + 1)
-    places = np.searchsorted(np.array(cuts, np.int64), numbers, "left")
-    order = np.argsort(places, kind="stable")
-    bounds = np.searchsorted(places[order], np.arange(len(cuts) + 2)).tolist()
-    return [_fingerprint(hashes[order[start:end]]) for start, end in pairwise(bounds)]
+    for number, of_table in divided(rows, rows["table_number"].to_numpy()):
+        there, parts = of_table.filter(pc.is_valid(of_table["image"])), len(cuts[number]) + 1
+        numbers, is_anywhere = numbers_of(there)
+        is_plain = pc.all(pc.match_substring_regex(of_table["key"], _KEY)).as_py()
+        if not is_plain or (parts > 1 and is_anywhere.any()):
+            yield number, [_UNTOLD] * parts
+            continue
+        places = np.searchsorted(np.array(cuts[number], np.int64), numbers, "left")
+        order = np.argsort(places, kind="stable")
+        bounds = np.searchsorted(places[order], np.arange(parts + 1)).tolist()
+        hashes = there["image"].to_numpy()[order]
+        yield number, [_fingerprint(hashes[start:end]) for start, end in pairwise(bounds)]
 
 
 def _fingerprint(hashes: np.ndarray) -> Fingerprint:
@@ -153,8 +141,7 @@ _BYTES_PER_BUCKET: Final = 64 << 20
 """A bucket has about so many bytes of events at most: a task takes all of it into memory, several times."""
 _COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 """Takes a quarter of the room, and 0.4 s of processor time for a million row changes of 370 bytes (measured)."""
-_NO_IMAGES: Final = [name for name in EVENT_SCHEMA.names if name not in {"before", "after"}]
-_OF_TABLES: Final = ("schema", "table", "topic", "partition", "offset")
+_OF_TABLES: Final = ["schema", "table", "topic", "partition"]
 _BYTES_TOGETHER: Final = 32 << 20
 """So many bytes of events are made steps together, since that takes some time for each table that is replicated."""
 _BYTES_HELD: Final = 64 << 20
@@ -176,7 +163,7 @@ class Control:
 
     changes: list[LoggedChange]
     bad: list[tuple[Position, str]]
-    left_out: tuple[LeftOutRows, ...]
+    left_out: set[TableName]
     names: set[TableName]
     firsts: dict[PartitionId, int]
 
@@ -193,25 +180,23 @@ class Log:
         chunks = decoded(spark, messages, decode, partial(_export_events, folder=self._folder), checkpoint)
         self._exported = chunks.map(_kept).persist(StorageLevel.MEMORY_AND_DISK)
 
-    def close(self) -> None:
-        """Releases the events."""
-        self._exported.unpersist()
-
     def control(self) -> Control:
         """Gives everything but the rows; comes before all else."""
         exports = self._exported.map(lambda events: (events.control, events.size)).collect()
-        control = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(_imported(value) for value, _ in exports)])
+        control = pa.concat_tables([EVENT_SCHEMA.empty_table(), *(read_events(value) for value, _ in exports)])
         control = control.sort_by([(name, "ascending") for name in ("commit_ts", "topic", "partition", "offset")])
         rows = control.filter(pc.less_equal(control["kind"], int(Kind.DELETE)))
         names = set(map(TableName, rows["schema"].to_pylist(), rows["table"].to_pylist()))
         control, left_out = without_left_out(control)
         self._buckets = max(1, -(-sum(size for _, size in exports) // _BYTES_PER_BUCKET))
         bad = [(position, event.reason) for position, event in placed_events(control) if isinstance(event, Undecodable)]
-        return Control(logged_changes(control), bad, left_out, names, _firsts(control))
+        return Control(
+            logged_changes(control), bad, {TableName(*row[:2]) for row, *_ in left_out}, names, _firsts(control)
+        )
 
     def row_groups(self, plan: LogPlan) -> set[RowGroup]:
         """Gives the groups of all row changes (`logged_rows.row_groups`)."""
-        groups = self._exported.map(lambda events: row_groups(plan, _imported(events.all, _NO_IMAGES)))
+        groups = self._exported.map(lambda events: row_groups(plan, read_events(events.all)))
         return set().union(*groups.collect())
 
     def fingerprints(self, plan: LogPlan, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
@@ -267,23 +252,13 @@ def _kept(chunk: Sequence[bytes]) -> _KeptEvents:
     return _KeptEvents(bytes(chunk[0]), bytes(chunk[1]), int(chunk[2]))
 
 
-def _imported(value: bytes, columns: Sequence[str] = ()) -> pa.Table:
-    """columns: those that are needed of events, in their order; mostly all.  Others are not decompressed."""
-    return read_events(
-        value, pa.ipc.IpcReadOptions(included_fields=[EVENT_SCHEMA.names.index(name) for name in columns])
-    )
-
-
 def _control_events(events: pa.Table) -> pa.Table:
     """Gives the events that are not rows, and the first row of each table and partition."""
     is_given = events["kind"].to_numpy() > int(Kind.DELETE)
-    rows = np.flatnonzero(~is_given)
-    row_places = events.select(_OF_TABLES).take(pa.array(rows))  # without the images, which are large
-    _, tables = distinct(row_places, ("schema", "table", "topic"))
-    partitions = row_places["partition"].to_numpy().astype(np.int64)
-    codes = numbered(tables * (partitions.max(initial=0) + 1) + partitions)
-    order = np.argsort(row_places["offset"].to_numpy(), kind="stable")
-    is_given[rows[order[ends(codes[order])[0]]]] = True
+    rows = events.select([*_OF_TABLES, "offset"]).append_column("row", pa.array(np.arange(events.num_rows)))
+    rows = rows.filter(pa.array(~is_given)).sort_by("offset")
+    firsts = rows.group_by(_OF_TABLES, use_threads=False).aggregate([("row", "first")])
+    is_given[firsts["row_first"].to_numpy()] = True
     return events.filter(pa.array(is_given))
 
 
@@ -296,16 +271,13 @@ def logged_changes(events: pa.Table) -> list[LoggedChange]:
     rows = events.filter(pc.equal(events["kind"], int(Kind.SCHEMA_CHANGE)))
     offsets: dict[tuple[int, str, str], dict[PartitionId, int]] = {}
     changes: dict[tuple[int, str, str], LoggedChange] = {}
-    seen: Counter[tuple[PartitionId, int, str, str]] = Counter()
-    places: dict[tuple[PartitionId, int, str, str], str] = {}
+    places: dict[tuple[PartitionId, int, str, str], list[str]] = {}
     for row in rows.to_pylist():
         where, content = (row["topic"], row["partition"]), (row["commit_ts"], row["schema"], row["text"])
-        before = places.get((where, *content))
-        is_sent_again = row["by_time"] and before is not None and _is_same(content[0], before, row["place"] or "")
-        identity = (content[0] + seen[where, *content] - is_sent_again, *content[1:])
-        if row["by_time"] and not is_sent_again:
-            seen[where, *content] += 1
-            places[where, *content] = row["place"] or ""
+        ran, place = places.setdefault((where, *content), []), row["place"] or ""
+        if not ran or (row["by_time"] and not _is_same(content[0], ran[-1], place)):
+            ran.append(place)
+        identity = (content[0] + len(ran) - 1, *content[1:])
         lies = offsets.setdefault(identity, {})
         lies.setdefault(where, row["offset"])
         change = LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], lies, row["place"])
@@ -347,7 +319,7 @@ def _stepped(
     Steps are folded here only where that spares the network, or where a bucket has more than its share, as with one key
     that changes again and again.  The task that takes a whole bucket folds them anyway.
     """
-    all_events = together((_imported(events.all) for events in exported_events), _BYTES_TOGETHER)
+    all_events = together((read_events(events.all) for events in exported_events), _BYTES_TOGETHER)
     all_steps = (steps(plan, events, wanted) for events in all_events)
     for held in together(map(hashed, all_steps) if are_hashed else all_steps, _BYTES_HELD):
         for number, bucket in buckets(held, count):
@@ -363,7 +335,7 @@ def _fingerprints(
     cuts: Mapping[int, tuple[int, ...]],
 ) -> Iterator[tuple[int, list[Fingerprint]]]:
     """Turns all steps of some buckets into fingerprints of the tables."""
-    hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
+    hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(read_events(one) for _, one in exported_steps)])
     last = last_steps(tables, hashed_steps)
     hashes = pc.if_else(last["is_unsure"], pa.scalar(0, pa.uint64()), last["image"])  # 0 is that of no row
     return fingerprints(last.set_column(last.schema.get_field_index("image"), "image", hashes), cuts)
@@ -373,6 +345,7 @@ def _inserts(
     exported_steps: Iterable[tuple[int, bytes]], *, plan: LogPlan, loading: Mapping[int, LoggedTable]
 ) -> Iterator[tuple[int, str]]:
     """Turns all steps of some buckets into the statements that load their last states."""
-    key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(_imported(one) for _, one in exported_steps)])
-    for number, rows in by_table(last_steps(plan.tables, key_steps)):
+    key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(read_events(one) for _, one in exported_steps)])
+    last = last_steps(plan.tables, key_steps)
+    for number, rows in divided(last, last["table_number"].to_numpy()):
         yield from ((number, insert) for insert in loading[number].inserts(rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from bridge.config import Settings
-from bridge.errors import ApplyError, StoppedError, UsageError
+from bridge.errors import StoppedError, UsageError
 from bridge.events import Kind
 from bridge.model import TableName, topic_begins
 from bridge.mysql.connection.session import Session
@@ -30,19 +31,21 @@ from bridge.spark.decoded_batch import event_decoder
 from bridge.spark.errors import source_error
 from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
+from bridge.verify.compare.bisect import TableComparison, WorkerPool
 from bridge.verify.compare.checksums import Fingerprint
+from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, applied_changes, coverage_of, positions_read
 from bridge.verify.log.loaded_comparison import (
-    Fingerprints,
-    HashedRange,
-    LoadedComparison,
+    UNSURE,
     LoadedTable,
     bad_notes,
     cut_notes,
     hash_ranges,
     left_out_notes,
     load,
+    shown_with_position,
+    sides,
     table_notes,
 )
 from bridge.verify.log.log_tables import (
@@ -51,6 +54,7 @@ from bridge.verify.log.log_tables import (
     LoggedTable,
     RowGroup,
     find_cuts,
+    joined,
     logged_table,
     ranges_of,
 )
@@ -102,7 +106,6 @@ class LogVerification:
             stack.callback(self._look.close)
             self._record = read_rules(self._look, self._table.schema, self._table.name)
             log = self._log(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
-            stack.callback(log.close)
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
             self._compare(log, snapshot.progress, snapshot.sessions, report)
         if self._fix:
@@ -116,12 +119,7 @@ class LogVerification:
             with expected_errors(self._target):
                 yield
         except (PySparkException, Py4JError) as error:
-            found = source_error(error)
-            if isinstance(
-                found, ApplyError
-            ):  # of a value that its column cannot hold, as that of a row in the quarantine
-                found.fix = "compare the other tables with --filter, and this one with the source (--against upstream)"
-            raise found from error
+            raise source_error(error) from error
 
     def _log(self, spark: SparkSession, checkpoint: str) -> Log:
         self._listener.stage("decoding the messages")
@@ -148,26 +146,24 @@ class LogVerification:
             )
         plan = replace(plan, tables=tuple(tables))
         self._listener.plan(sum(table.definition.rows for table in tables))
+        results = {one.number: TableResult(one.name, schema=one.findings, notes=table_notes(one)) for one in tables}
         told_by_hashes = [table for table in tables if literals_of(table)]
-        equal, differ = self._hashed(told_by_hashes, partial(log.fingerprints, plan), sessions)
-        loading = [table.loading(differ.get(table.number, [WHOLE])) for table in tables]
+        differ = self._hashed(told_by_hashes, partial(log.fingerprints, plan), sessions, results)
+        loading = [replace(table, ranges=joined(differ.get(table.number, [WHOLE]))) for table in tables]
         loading = [table for table in loading if table.ranges]
         loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(loading)]
         self._listener.stage("recomputing the last state of every key")
         load(self._target, loaded, log.inserts(plan, {one.table.number: one.table for one in loaded}))
-        results = LoadedComparison(self._target, self._options, self._listener, self._throttle(), self._fix).results(
-            loaded, sessions
-        )
+        self._compare_loaded(loaded, sessions, results)
         for one in loaded:
             one.session.execute(f"DROP TEMPORARY TABLE {one.table.expected}")
-        for number in sorted({**equal, **results}):
-            parts = [one[number] for one in (results, equal) if number in one]
-            report.tables.append(TableResult.of_parts(parts, self._options.section.shown_rows))
-        if not (tables or report.tables):
+        report.tables += results.values()
+        if not report.tables:
             report.notes.append("nothing of the log is in the target yet")
         report.notes += cut_notes(cut, self._extents)
         report.notes += bad_notes(control)
-        report.notes += left_out_notes(control, self._options)
+        of_log = {*control.names, *control.left_out, *(one.name for one in coverage.tables.values())}
+        report.notes += left_out_notes(of_log, self._options)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
 
@@ -263,37 +259,75 @@ class LogVerification:
     def _hashed(
         self,
         tables: Sequence[LoggedTable],
-        fingerprints: Callable[[Mapping[int, tuple[int, ...]]], Fingerprints],
+        fingerprints: Callable[[Mapping[int, tuple[int, ...]]], Mapping[int, Sequence[Fingerprint]]],
         sessions: Sequence[Session],
-    ) -> tuple[dict[int, TableResult], dict[int, list[KeyNumbers]]]:
-        """Compares what can be compared without loading it.  fingerprints: as `Log.fingerprints` gives them.
+        results: Mapping[int, TableResult],
+    ) -> Mapping[int, Collection[KeyNumbers]]:
+        """Compares what can be compared without loading it, while executors compute; gives by table the ranges that may
+        differ.
 
-        Gives by table what is equal, and the ranges that may differ.  The target hashes what the log holds wholly while
-        executors compute; of other tables it has to be known how many rows the log has.
+        fingerprints: as `Log.fingerprints` gives them.  results: take what is equal.
         """
         cuts = {table.number: find_cuts(self._look, table.definition, table.key) for table in tables}
         ranges = [
-            HashedRange(table, numbers, place)
-            for table in tables
-            for place, numbers in enumerate(ranges_of(cuts[table.number]))
+            (table, place, numbers) for table in tables for place, numbers in enumerate(ranges_of(cuts[table.number]))
         ]
         self._listener.stage("recomputing the last state of every key, and comparing hashes")
         readers = [self._reader(session) for session in sessions]
         expected: dict[int, Sequence[Fingerprint]] = {}
-        whole, others = ([one for one in ranges if one.table.is_whole is is_whole] for is_whole in (True, False))
-        hash_ranges(whole, readers, self._throttle(), expected, lambda: expected.update(fingerprints(cuts)))
-        hash_ranges(others, readers, self._throttle(), expected)
-        equal = {table.number: TableResult(table.name, notes=table_notes(table)) for table in tables}
-        differ: dict[int, list[KeyNumbers]] = {table.number: [] for table in tables}
-        for one in ranges:
-            result = equal[one.table.number]
+        hashed = hash_ranges(ranges, readers, self._throttle(), lambda: expected.update(fingerprints(cuts)))
+        differ = {table.number: set(ranges_of(cuts[table.number])) for table in tables}
+        for one in hashed:
+            result, of_range = results[one.table.number], expected[one.table.number][one.place]
             result.seconds += one.seconds / self._options.section.workers
-            if one.actual and one.is_equal(expected):
-                result.rows, result.chunks = result.rows + one.actual.rows, result.chunks + 1
-                self._listener.done(one.table.name, one.actual.rows)
-            else:
-                differ[one.table.number].append(one.numbers)
-        return equal, differ
+            if one.actual == of_range and of_range.is_whole:
+                result.rows, result.chunks = result.rows + of_range.rows, result.chunks + 1
+                self._listener.done(one.table.name, of_range.rows)
+                differ[one.table.number].remove(one.numbers)
+        return differ
+
+    def _compare_loaded(
+        self, loaded: Sequence[LoadedTable], sessions: Sequence[Session], results: Mapping[int, TableResult]
+    ) -> None:
+        """Compares tables that are loaded, each in the session that has its temporary table."""
+        workers, throttle = WorkerPool[LoadedTable](()), self._throttle()
+
+        def work(session: Session) -> list[None]:
+            with workers.at_work():
+                for one in (one for one in loaded if one.session is session):
+                    self._compare_rows(one, throttle, results[one.table.number])
+            return []
+
+        workers.results([partial(work, session) for session in sessions], throttle)
+
+    def _compare_rows(self, one: LoadedTable, throttle: Throttle, result: TableResult) -> None:
+        began, table, reader, section = time.monotonic(), one.table, self._reader(one.session), self._options.section
+        self._listener.stage(str(table.name))
+        if one.refused:
+            result.schema += (f"what the messages say does not fit the table: {one.refused}",)
+            return
+        [(unsure,)] = reader.rows(table.unsure_query())
+        table = replace(table, is_whole=table.is_whole and not unsure)  # no row may be extra beside these
+        with ThreadPoolExecutor(1) as pool:
+            tally = TableComparison(
+                table.shape, *sides(table, reader), pool=pool, throttle=throttle, seconds=section.chunk_seconds
+            ).run(Tally())
+        self._listener.done(table.name, tally.rows)
+        differences = tally.differences
+        result.rows, result.chunks = result.rows + tally.rows, result.chunks + tally.chunks
+        result.count(differences)
+        if not table.is_whole:
+            result.not_covered = int(reader.rows(table.uncovered_query())[0][0])
+        result.notes += (UNSURE,) if unsure else ()
+        result.shown = [shown_with_position(table, reader, one) for one in differences[: section.shown_rows]]
+        if self._fix and differences and table.may_lack:
+            self._fix.add_impossible(
+                f"{table.name}: its rows stay as they are, since no message has all of its columns: put them right by"
+                " hand, or compare with the source (--against upstream)"
+            )
+        elif self._fix and differences:
+            self._fix.add_rows(table.table, table.shape, differences)
+        result.seconds += time.monotonic() - began
 
     def _throttle(self) -> Throttle:
         return Throttle(self._options.max_load, {"target": self._look}, self._listener.stage)
@@ -304,7 +338,7 @@ class LogVerification:
 
 def _uncompared(table: LoggedTable, rows: int) -> TableResult:
     """Gives the result of a table of which no row is compared.  rows: how many it has."""
-    result = TableResult(table.name, schema=table.schema_findings, notes=table_notes(table))
+    result = TableResult(table.name, schema=table.findings, notes=table_notes(table))
     if table.is_whole and not table.uncovered:
         return replace(result, extra=rows)
     return replace(result, not_covered=rows, is_compared=False)

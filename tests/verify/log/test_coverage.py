@@ -153,16 +153,18 @@ def test_event_times_in_whole_seconds_stand_for_their_second() -> None:
 @pytest.mark.parametrize(
     "statement", ["TRUNCATE t", "RENAME TABLE t TO x, u TO t, x TO u", "ALTER TABLE t DROP COLUMN a", "DROP TABLE t"]
 )
-def test_rows_behind_a_statement_that_waited_are_not_covered(statement: str) -> None:
-    """Only its place tells its end, as it is dated by its start in whole seconds: rows of other partitions may come
-    before it for as long as it may have waited; those of its own partition stand behind it."""
-    dated = LoggedChange(ms_tso(5000), True, "app", statement, {("x", 0): 7})
-    cut = coverage_of([T], [dated]).of(T).cut
-    assert cut is not None
-    assert cut.offsets == {("x", 0): 7}
-    if "DROP" not in statement:
-        assert tso_ms(cut.moment.last) == 5000 + WAITS_MS
-        assert cut.own == Cut.of(dated).moment
+def test_rows_beside_a_statement_that_may_have_waited(statement: str) -> None:
+    """Only its place tells its end, as it is dated by its start in whole seconds: nothing tells of rows of other
+    partitions for as long as it may have waited; those of its own partition stand behind it."""
+    dated = LoggedChange(ms_tso(5000), True, "app", statement, {("cdc", 0): 7})
+    row = row_change(0, "t", ["id"], ["id"], after=[1])._replace(schema="app", by_time=True)
+    for partition, ms, is_covered, is_unclear in (
+        *((0, 5000, True, False), (1, 4999, False, False), (1, 5001 + WAITS_MS, True, False)),
+        *((1, 5000, False, True), (1, 6000, True, True), (1, 5000 + WAITS_MS, True, True)),
+    ):
+        plan = LogPlan((), coverage_of([T], [dated]).tables, 1 << 62)
+        [group] = row_groups(plan, events_table([(partition, 9, row._replace(commit_ts=ms_tso(ms)))]))
+        assert (group.is_covered, group.is_unclear) == (is_covered, is_unclear)
     for certain in (
         replace(dated, by_time=False),
         replace(dated, commit_ts=ms_tso(5001)),

@@ -7,17 +7,16 @@ from collections.abc import Callable
 from hashlib import md5
 from random import Random
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from bridge.errors import StoppedError
-from bridge.verify.compare.checksums import Fingerprint
 from bridge.verify.log import loaded_comparison
-from bridge.verify.log.loaded_comparison import HashedRange, hash_ranges
-from bridge.verify.log.log_tables import WHOLE, KeyNumbers, LoggedTable
+from bridge.verify.log.loaded_comparison import hash_ranges
+from bridge.verify.log.log_tables import KeyNumbers, LoggedTable
 from bridge.verify.log.recompute import text_hashes
 from bridge.verify.snapshots import SnapshotReader, Throttle
 from tests.support.fenced_buffers import fenced_texts
@@ -30,15 +29,18 @@ def hashing(
     monkeypatch: pytest.MonkeyPatch, compute: Callable[[], object], on_range: Callable[[], object]
 ) -> list[KeyNumbers]:
     """The ranges that two workers have hashed.  on_range: is called for each."""
-    table, begun = cast(LoggedTable, SimpleNamespace()), list[KeyNumbers]()
+    begun = list[KeyNumbers]()
 
-    def hashed(one: HashedRange, *_: object) -> None:
-        begun.append(one.numbers)
+    def side(_: object, __: object, ranges: list[KeyNumbers]) -> Any:
+        begun.extend(ranges)
         on_range()
+        return SimpleNamespace(source=str)
 
-    monkeypatch.setattr(HashedRange, "hash", hashed)
-    ranges = [HashedRange(table, (n, n + 1), n) for n in range(3)]
-    hash_ranges(ranges, [cast(SnapshotReader, None)] * 2, Throttle({}, {}, print), {}, compute)
+    monkeypatch.setattr(loaded_comparison, "actual_side", side)
+    monkeypatch.setattr(loaded_comparison, "literals_of", lambda _: [])
+    reader = cast(SnapshotReader, SimpleNamespace(rows=lambda _: [(0, 0)]))
+    ranges = [(cast(LoggedTable, None), n, (n, n + 1)) for n in range(3)]
+    hash_ranges(ranges, [reader] * 2, Throttle({}, {}, print), compute)
     return begun
 
 
@@ -81,29 +83,6 @@ def test_a_server_that_fails_meanwhile_ends_all(monkeypatch: pytest.MonkeyPatch)
 
     with pytest.raises(StoppedError, match="the server was lost"):
         hashing(monkeypatch, lambda: failed.wait(SECONDS), fail)
-
-
-@pytest.mark.parametrize(
-    ("is_whole", "rows", "asked"), [(True, 5, ["hash"]), (False, 5, ["count", "hash"]), (False, 4, ["count"])]
-)
-def test_where_the_log_may_lack_rows_they_are_counted_first(
-    monkeypatch: pytest.MonkeyPatch, is_whole: bool, rows: int, asked: list[str]
-) -> None:
-    """To hash them is in vain where they are not as many."""
-    found: list[str] = []
-
-    def read(sql: str) -> list[tuple[int, ...]]:
-        found.append("count" if "COUNT" in sql else "hash")
-        return [(rows,)] if "COUNT" in sql else [(5, 5)]
-
-    side = SimpleNamespace(query=lambda values: values, source=str)
-    monkeypatch.setattr(loaded_comparison, "actual_side", lambda *_: side)
-    monkeypatch.setattr(loaded_comparison, "literals_of", lambda _: [])
-    monkeypatch.setattr(loaded_comparison, "literals_query", lambda *_: "")
-    one = HashedRange(cast(LoggedTable, SimpleNamespace(number=0, is_whole=is_whole)), WHOLE, 0)
-    expected = {0: [Fingerprint(5, 5, 5)]} if not is_whole else {}
-    one.hash(cast(SnapshotReader, SimpleNamespace(rows=read)), expected)
-    assert (found, one.actual is not None) == (asked, "hash" in asked)
 
 
 LONGEST_OF_ONE_BLOCK, LONGEST_OF_TWO = 55, 119

@@ -15,7 +15,7 @@ from bridge.rows.literal_offsets import Cells
 from bridge.tso import ms_tso
 from bridge.verify.log.coverage import LoggedChange, coverage_of
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.log.logged_rows import LogPlan, buckets, by_table, last_of_some, last_steps, steps
+from bridge.verify.log.logged_rows import LogPlan, buckets, last_of_some, last_steps, steps
 from bridge.verify.log.recompute import hashed, text_hashes
 from tests.generated.verifying import expected_table
 
@@ -48,12 +48,7 @@ def folded(table: LoggedTable, changes: list[dict[str, Any]], **plan: Any) -> li
     log = LogPlan((table,), **{"coverage": {}, "limit": ALL, **plan})
     made = [steps(log, pa.Table.from_pylist([one], EVENT_SCHEMA)) for one in changes]
     shared = last_of_some(log.tables, pa.concat_tables([last_of_some(log.tables, made[0]), *made[1:]]))
-    return [
-        row
-        for _, some in buckets(shared, 3)
-        for _, rows in by_table(last_steps(log.tables, some))
-        for row in rows.to_pylist()
-    ]
+    return [row for _, some in buckets(shared, 3) for row in last_steps(log.tables, some).to_pylist()]
 
 
 def states(changes: list[dict[str, Any]], **plan: Any) -> dict[str, str | None]:

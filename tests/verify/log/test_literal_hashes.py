@@ -13,10 +13,10 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.table_definition import Definition, load_definitions
 from bridge.protocols.values import literals
-from bridge.verify.compare.checksums import Fingerprint, fingerprint_of
+from bridge.verify.compare.checksums import Fingerprint, fingerprint_of, fingerprint_query
 from bridge.verify.log.log_tables import ranges_of
 from bridge.verify.log.logged_rows import STEP_SCHEMA
-from bridge.verify.log.recompute import fingerprints, literal, literals_query
+from bridge.verify.log.recompute import SEPARATOR, fingerprints, literal
 from bridge.verify.log.recompute import hashed as with_hashes
 from tests.support.verify_servers import execute
 
@@ -116,7 +116,11 @@ def asked(session: Session, cuts: tuple[int, ...]) -> list[Fingerprint]:
     found = []
     for low, high in ranges_of(cuts):
         within = f"({low is None} OR id>{low or 0}) AND ({high is None} OR id<={high or 0})"
-        found.append(fingerprint_of(session.rows(literals_query(written, f"FROM app.t t WHERE {within}"))[0]))
+        found.append(
+            fingerprint_of(
+                session.rows(fingerprint_query(written, f"FROM app.t t WHERE {within}", separator=SEPARATOR))[0]
+            )
+        )
     return found
 
 

@@ -30,7 +30,7 @@ from bridge.protocols import DecodeOptions
 from bridge.protocols.batch_decode import Messages
 from bridge.spark.decoded_batch import event_decoder
 from bridge.verify.log.log_tables import LoggedTable
-from bridge.verify.log.logged_rows import by_table, last_steps
+from bridge.verify.log.logged_rows import last_steps
 from bridge.verify.log.recompute import fingerprints, hashed
 from bridge.verify.log.logged_rows import LogPlan, steps
 from tests.support.wire import canal
@@ -43,7 +43,7 @@ table = Table(TableName("d", "t"), columns, (("id",),), (("id",),))
 plan = LogPlan((LoggedTable(0, "e", SimpleNamespace(table=table), ("id",), ("id", "v")),), {}, 1 << 62)
 made = steps(plan, events)
 [(_, [found])] = fingerprints(last_steps(plan.tables, hashed(made)), {0: ()})
-[(_, folded)] = by_table(last_steps(plan.tables, made))
+folded = last_steps(plan.tables, made)
 print(found.rows, folded.num_rows, {"numba", "bridge.protocols.fast.compiled.functions"} & sys.modules.keys())
 """
 
