@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, TextIO
 
 import orjson
@@ -111,6 +111,15 @@ def flush() -> None:
 def line(text: str) -> None:
     """Prints one line on stdout."""
     print(visible(text))
+
+
+def result(document: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Prints a result on stdout: as one JSON document, or as lines."""
+    if as_json:
+        print_json(document)
+    else:
+        for one in lines:
+            line(one)
 
 
 def print_json(document: object) -> None:

@@ -9,7 +9,7 @@ import json
 import sys
 import unicodedata
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -106,9 +106,8 @@ def records(text: str) -> list[Record]:
     ]
 
 
-def inspected(text: str) -> None:
-    for line in table_lines(records(text)):
-        console.line(line)
+def lines(shown: Iterable[str]) -> None:
+    console.result({}, shown, as_json=False)
 
 
 def logged(text: str) -> None:
@@ -124,11 +123,11 @@ SHOWN: dict[str, tuple[Callable[[str], Any], int]] = {
         lambda text: output.translations([Translation(text, text, "hold", text, (text,), "x")], as_json=False), 2
     ),
     "check": (lambda text: output.findings([fail("target", text, text)], as_json=False), 1),
-    "quarantine show": (lambda text: output.quarantine_entry(stored(text), []), 8),
-    "quarantine retry": (lambda text: output.quarantine_outcomes([EntryOutcome(1, text, True, text)]), 2),
+    "quarantine show": (lambda text: lines(output.entry_lines(stored(text), [])), 8),
+    "quarantine retry": (lambda text: lines(output.outcome_lines([EntryOutcome(1, text, True, text)])), 2),
     "an error": (lambda text: console.note(str(StoppedError(text, where=text, fix=text))), 1),
     "the log": (logged, 2),
-    "inspect": (inspected, 6),
+    "inspect": (lambda text: lines(table_lines(records(text))), 6),
 }  # fmt: skip
 """What shows text from elsewhere, and how many lines that are."""
 
@@ -163,7 +162,7 @@ def test_every_place_shows_text_as_text(shown: Callable[[str], tuple[str, int]],
 @given(texts)
 def test_tables_show_text_as_text(capsys: pytest.CaptureFixture[str], text: str) -> None:
     """The same in tables, whose cells may need several lines."""
-    output.quarantine_table([stored(text)])
+    lines(output.quarantine_lines([stored(text)]))
     output.verification(report(text), as_json=False)
     out = capsys.readouterr().out
     assert harmless(out)
@@ -172,7 +171,7 @@ def test_tables_show_text_as_text(capsys: pytest.CaptureFixture[str], text: str)
 
 def test_a_list_is_not_folded_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
     """One line for each entry, however long its reason is, so that programs can read it."""
-    output.quarantine_table([stored("x" * 300), stored("y" * 200)])
+    lines(output.quarantine_lines([stored("x" * 300), stored("y" * 200)]))
     out = capsys.readouterr().out.splitlines()
     assert len(out) == 3
     assert [line[-1] for line in out] == ["n", "x", "y"]

@@ -248,10 +248,8 @@ def reset(
     confirm(f"Forget all progress of {what} on {where}?", yes=yes)
     if not (forget_pipeline(where, table) if topic is None else forget_topic(where, table, topic)):
         raise UnknownPipelineError(settings.name)
-    if as_json:
-        console.print_json({"name": settings.name, "topic": topic, "forgotten": True})
-    else:
-        console.line(f"forgot {what}")
+    document = {"name": settings.name, "topic": topic, "forgotten": True}
+    console.result(document, [f"forgot {what}"], as_json=as_json)
 
 
 @command(
@@ -295,10 +293,7 @@ def setup(as_json: JsonFlag = False) -> None:
     from bridge.spark.class_archive import make_archive
 
     archive = str(make_archive())
-    if as_json:
-        console.print_json({"archive": archive})
-    else:
-        console.line(f"classes  {archive}")
+    console.result({"archive": archive}, [f"classes  {archive}"], as_json=as_json)
 
 
 @command(app, "inspect", group=WATCH, example="bridge inspect --bootstrap-servers kafka:9092 --topic orders --limit 20")
@@ -318,11 +313,8 @@ def inspect(
     from bridge.commands.inspect import table_lines
 
     records = inspected(source_of(settings), settings, partition=partition, offset=offset, limit=limit)
-    if as_json:
-        console.print_json([record.document() for record in records])
-        return
-    for line in table_lines(records):
-        console.line(line)
+    document = [record.document() for record in records] if as_json else []
+    console.result(document, table_lines(records), as_json=as_json)
 
 
 @command(app, "demo", group=LEARN, example="bridge demo", exits={1: "target and upstream were different"})
@@ -350,7 +342,7 @@ def help_(
 
     if topic is None:
         behind = "`bridge help TOPIC` prints a page; `bridge COMMAND --help` lists the flags of a command."
-        output.listed(manual.TOPICS, 16, behind)
+        output.listed(manual.TOPICS, behind)
     else:
         output.manual_page(manual.page(topic))
 

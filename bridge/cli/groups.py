@@ -132,10 +132,8 @@ def _release(settings: Settings, change: str, state: str, replacement: str = "",
     entry = ddl.release(
         target_of(settings), progress_of(settings), change, JournalState[state], replacement, settings=settings
     )
-    if as_json:
-        console.print_json({**entry.document(), "replacement": replacement})
-    else:
-        console.line(f"{entry.id} is {entry.state}: {entry.statement}")
+    document = {**entry.document(), "replacement": replacement}
+    console.result(document, [f"{entry.id} is {entry.state}: {entry.statement}"], as_json=as_json)
 
 
 @command(
@@ -194,9 +192,7 @@ def example(
     from bridge.commands import manual
 
     if name is None:
-        known = manual.examples()
-        behind = "`bridge config example NAME` prints one."
-        console.print_json(known) if as_json else output.listed(known, 20, behind)
+        output.listed(manual.examples(), "`bridge config example NAME` prints one.", as_json=as_json)
     else:
         text = manual.example(name)
         console.print_json({"name": name, "text": text}) if as_json else output.file_text(text)
@@ -217,10 +213,7 @@ def show(settings: Settings, as_json: JsonFlag = False) -> None:
     from bridge.mysql.state.controls import as_document
 
     controls = _steerer(settings).read()
-    if as_json:
-        console.print_json(as_document(controls))
-    else:
-        _print_controls(settings, controls)
+    console.result(as_document(controls), _control_lines(settings, controls), as_json=as_json)
 
 
 @command(ctl_app, "pause", example="bridge ctl pause --config bridge.toml", exits=UNKNOWN)
@@ -280,18 +273,12 @@ def _steerer(settings: Settings) -> Steerer:
 
 
 def _print(settings: Settings, steered: Steered, *, as_json: bool) -> None:
-    if as_json:
-        console.print_json(steered.document())
-        return
-    _print_controls(settings, steered.controls)
-    console.line(f"{settings.name}: {steered.words}")
+    lines = [*_control_lines(settings, steered.controls), f"{settings.name}: {steered.words}"]
+    console.result(steered.document(), lines, as_json=as_json)
 
 
-def _print_controls(settings: Settings, controls: Controls) -> None:
-    for control in controls.values():
-        console.line(f"{settings.name}: {control.words}")
-    if not controls:
-        console.line(f"{settings.name}: nothing is set")
+def _control_lines(settings: Settings, controls: Controls) -> list[str]:
+    return [f"{settings.name}: {words}" for words in [one.words for one in controls.values()] or ["nothing is set"]]
 
 
 quarantine_app = page_app(
@@ -321,10 +308,7 @@ def list_entries(
     entries = _quarantine(settings).entries(list(QuarantineState) if settled else [QuarantineState.HELD])
     if entries is None:
         raise UnknownPipelineError(settings.name)
-    if as_json:
-        console.print_json([document(entry) for entry in entries])
-    else:
-        output.quarantine_table(entries)
+    console.result([document(entry) for entry in entries], output.quarantine_lines(entries), as_json=as_json)
 
 
 @command(quarantine_app, "show", example="bridge quarantine show 17 --config bridge.toml", exits=UNKNOWN)
@@ -340,10 +324,8 @@ def show_entry(
     quarantine = _quarantine(settings)
     entry = quarantine.entry(id_)
     events = [event_document(event) for event in quarantine.decoded(entry)]
-    if as_json:
-        console.print_json(document(entry) | bytes_document(entry) | {"decoded": events})
-    else:
-        output.quarantine_entry(entry, events)
+    whole = document(entry) | bytes_document(entry) | {"decoded": events}
+    console.result(whole, output.entry_lines(entry, events), as_json=as_json)
 
 
 @command(quarantine_app, "retry", example="bridge quarantine retry --all --config bridge.toml", exits=UNKNOWN)
@@ -391,7 +373,4 @@ def _chosen(ids: list[int] | None, everything: bool) -> list[int] | None:
 def _print_outcomes(settings: Settings, outcomes: list[EntryOutcome] | None, *, as_json: bool) -> None:
     if outcomes is None:
         raise UnknownPipelineError(settings.name)
-    if as_json:
-        console.print_json([asdict(outcome) for outcome in outcomes])
-    else:
-        output.quarantine_outcomes(outcomes)
+    console.result([asdict(outcome) for outcome in outcomes], output.outcome_lines(outcomes), as_json=as_json)

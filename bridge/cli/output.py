@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bridge.mysql.state.quarantine import StoredEntry
     from bridge.pipeline.heartbeat import Outcome
     from bridge.pipeline.status import Status
-    from bridge.verify.report import Report, TableResult
+    from bridge.verify.report import Report
 
 _VERIFY_WIDTH = 132
 
@@ -39,8 +39,7 @@ def moment(tso: int) -> str:
 
 def stopped(outcome: Outcome, *, as_json: bool) -> None:
     """Prints the last line of `bridge run`."""
-    if as_json:
-        _print_outcome(outcome)
+    console.result(_document(outcome), (), as_json=as_json)
     console.note(f"stopped; {in_the_target(outcome)}")
     for words in _not_replicated(outcome):
         console.note(words)
@@ -103,20 +102,24 @@ def seconds(value: float | None) -> str:
 
 def verification(report: Report, *, as_json: bool) -> None:
     """Prints what a verification found."""
-    if as_json:
-        console.print_json(report.document())
-        return
-    _print_grid(report)
+    if not as_json:
+        _print_grid(report)
+    console.result(report.document(), _report_lines(report), as_json=as_json)
+
+
+def _report_lines(report: Report) -> Iterator[str]:
+    """Gives the lines below the grid: how the definitions of a table differ, its rows that differ, and notes."""
+    from bridge.verify.report import row_lines
+
     for table in report.by_name:
-        for words in _findings(table):
-            console.line(words)
-    for words in report.notes:
-        console.line(f"note: {words}")
+        yield from (f"{table.name}: {words}" for words in table.schema)
+        for row in table.shown:
+            yield from row_lines(table.name, row)
+        yield from (f"note: {table.name}: {words}" for words in table.notes)
+    yield from (f"note: {words}" for words in report.notes)
     if report.moment:
-        console.line(
-            f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms"
-        )
-    console.line(f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s")
+        yield f"at applied_ts {moment(report.moment)}; the bridge was held for {report.held_seconds * 1000:.0f} ms"
+    yield f"{'equal' if report.is_equal else 'DIFFERENT'} after {report.seconds:.1f} s"
 
 
 def _print_grid(report: Report) -> None:
@@ -136,19 +139,9 @@ def _print_grid(report: Report) -> None:
     terminal.print(grid)
 
 
-def _findings(table: TableResult) -> Iterator[str]:
-    """Gives the lines below the grid: how the definitions of a table differ, its rows that differ, and notes."""
-    from bridge.verify.report import row_lines
-
-    yield from (f"{table.name}: {words}" for words in table.schema)
-    for row in table.shown:
-        yield from row_lines(table.name, row)
-    yield from (f"note: {table.name}: {words}" for words in table.notes)
-
-
-def _print_outcome(outcome: Outcome) -> None:
+def _document(outcome: Outcome) -> dict[str, Any]:
     applied = outcome.applied_ts
-    console.print_json({**asdict(outcome), "applied_time": None if applied is None else tso_time(applied)})
+    return {**asdict(outcome), "applied_time": None if applied is None else tso_time(applied)}
 
 
 def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> None:
@@ -156,109 +149,102 @@ def replay_summary(outcome: Outcome, until: int | None, *, as_json: bool) -> Non
     if outcome.interrupted:
         there = in_the_target(outcome)
         console.note(f"interrupted before the end of the input; {there}; the same command goes on from there")
-    if as_json:
-        _print_outcome(outcome)
+    console.result(_document(outcome), _replay_lines(outcome), as_json=as_json)
+    if as_json or outcome.applied_ts is None:
         return
-    if outcome.applied_ts is None:
-        return
-    rate = outcome.rows / outcome.seconds if outcome.seconds else 0
-    console.line(
-        f"applied {counted(outcome.rows, 'row change')} and {counted(outcome.schema_changes, 'schema change')}"
-        f" in {counted(outcome.transactions, 'transaction')}, {outcome.seconds:.1f} s, {rate:,.0f} rows/s"
-    )
-    console.line(f"where the time went: {', '.join(_spent(outcome))}")
-    console.line(in_the_target(outcome))
-    if outcome.rest:
-        edge = "--until" if outcome.by_partition else "the last boundary, or above --until, and wait for it"
-        console.line(f"{outcome.rest:,} row changes lie at or {'behind' if outcome.by_partition else 'above'} {edge}")
-    for words in _not_replicated(outcome):
-        console.line(words)
-    if outcome.late:
-        console.line(f"{outcome.late:,} changes came late and were dropped; run bridge verify")
-    if outcome.quarantined:
-        console.line(f"{outcome.quarantined:,} messages or rows were quarantined; `bridge quarantine list` shows them")
     if not outcome.until_reached and until is not None and not outcome.interrupted:
         lacking = "change" if outcome.by_partition else "boundary"
         console.note(f"--until {moment(until)} was not reached: the source has no {lacking} at or above it yet")
 
 
-def _spent(outcome: Outcome) -> Iterator[str]:
-    """Tells how long the start and each phase took."""
-    yield f"start {outcome.seconds - sum(outcome.phases.values()):.1f} s"
-    for phase, name in WORDS.items():
-        yield f"{name} {outcome.phases.get(phase, 0.0):.1f} s"
+def _replay_lines(outcome: Outcome) -> Iterator[str]:
+    if outcome.applied_ts is None:
+        return
+    rate = outcome.rows / outcome.seconds if outcome.seconds else 0
+    yield (
+        f"applied {counted(outcome.rows, 'row change')} and {counted(outcome.schema_changes, 'schema change')}"
+        f" in {counted(outcome.transactions, 'transaction')}, {outcome.seconds:.1f} s, {rate:,.0f} rows/s"
+    )
+    spent = [f"{name} {outcome.phases.get(phase, 0.0):.1f} s" for phase, name in WORDS.items()]
+    start = f"start {outcome.seconds - sum(outcome.phases.values()):.1f} s"
+    yield f"where the time went: {', '.join((start, *spent))}"
+    yield in_the_target(outcome)
+    if outcome.rest:
+        edge = "--until" if outcome.by_partition else "the last boundary, or above --until, and wait for it"
+        yield f"{outcome.rest:,} row changes lie at or {'behind' if outcome.by_partition else 'above'} {edge}"
+    yield from _not_replicated(outcome)
+    if outcome.late:
+        yield f"{outcome.late:,} changes came late and were dropped; run bridge verify"
+    if outcome.quarantined:
+        yield f"{outcome.quarantined:,} messages or rows were quarantined; `bridge quarantine list` shows them"
 
 
 def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
     """Prints progress, owner and schema changes of a pipeline."""
-    if as_json:
-        console.print_json(found.document())
-        return
-    lines = [(visible(name), value) for name, value in found.lines()]
-    width = max(len(name) for name, _ in lines)
-    for name, value in lines:
-        console.line(f"{name:<{width}}  {value}")
+    console.result(found.document(), aligned(found.lines()), as_json=as_json)
+
+
+def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """Gives rows of cells as lines, each column as wide as its longest cell."""
+    shown = [tuple(map(visible, row)) for row in rows]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    for row in shown:
+        yield "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def schema_changes(entries: list[JournalEntry], *, as_json: bool) -> None:
     """Prints the state of schema changes, one line each, and what was changed in their text."""
-    if as_json:
-        console.print_json([entry.document() for entry in entries])
-        return
-    for entry in entries:
-        console.line(f"{entry.id}  {tso_time(entry.commit_ts)}  {entry.state:<8}  {entry.schema}: {entry.statement}")
-        if entry.run_text not in {"", entry.statement}:
-            console.line(f"    run as: {entry.run_text}")
-        _print_steps(entry.rewrites)
-        if entry.replacement:
-            console.line(f"    replaced by: {entry.replacement}")
-        if entry.outcome not in {"", "ran"}:
-            console.line(f"    {entry.outcome}")
+    lines = (line for entry in entries for line in _change_lines(entry))
+    console.result([entry.document() for entry in entries], lines, as_json=as_json)
+
+
+def _change_lines(entry: JournalEntry) -> Iterator[str]:
+    yield f"{entry.id}  {tso_time(entry.commit_ts)}  {entry.state:<8}  {entry.schema}: {entry.statement}"
+    if entry.run_text not in {"", entry.statement}:
+        yield f"    run as: {entry.run_text}"
+    yield from _steps(entry.rewrites)
+    if entry.replacement:
+        yield f"    replaced by: {entry.replacement}"
+    if entry.outcome not in {"", "ran"}:
+        yield f"    {entry.outcome}"
 
 
 def translations(found: list[Translation], *, as_json: bool) -> None:
     """Prints how statements would run on the target."""
-    if as_json:
-        console.print_json([translation.document() for translation in found])
-        return
-    for translation in found:
-        console.line(f"{translation.verdict:<6}  {', '.join(translation.classes) or '-'}  {translation.statement}")
-        if translation.reason:
-            console.line(f"    {translation.reason}")
-        if translation.text != translation.statement and not translation.reason:
-            console.line(f"    run as: {translation.text or 'nothing'}")
-        _print_steps(translation.steps)
+    lines = (line for translation in found for line in _translation_lines(translation))
+    console.result([translation.document() for translation in found], lines, as_json=as_json)
 
 
-def _print_steps(steps: tuple[RewriteStep, ...]) -> None:
-    for before, after, why in steps:
-        console.line(f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})")
+def _translation_lines(translation: Translation) -> Iterator[str]:
+    yield f"{translation.verdict:<6}  {', '.join(translation.classes) or '-'}  {translation.statement}"
+    if translation.reason:
+        yield f"    {translation.reason}"
+    if translation.text != translation.statement and not translation.reason:
+        yield f"    run as: {translation.text or 'nothing'}"
+    yield from _steps(translation.steps)
+
+
+def _steps(steps: tuple[RewriteStep, ...]) -> Iterator[str]:
+    return (f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})" for before, after, why in steps)
 
 
 def findings(found: list[Finding], *, as_json: bool) -> None:
     """Prints what `bridge check` found, one line each."""
-    if as_json:
-        console.print_json([asdict(finding) | {"ok": finding.ok} for finding in found])
-        return
-    for finding in found:
-        text = finding.what + (f"  -> {finding.fix}" if finding.fix else "")
-        console.line(f"{finding.level.upper():<4}  {redacted(text)}")
+    texts = (finding.what + (f"  -> {finding.fix}" if finding.fix else "") for finding in found)
+    lines = (f"{finding.level.upper():<4}  {redacted(text)}" for finding, text in zip(found, texts, strict=True))
+    console.result([asdict(finding) | {"ok": finding.ok} for finding in found], lines, as_json=as_json)
 
 
-def quarantine_table(entries: list[StoredEntry]) -> None:
-    """Prints what was quarantined, one line each."""
+def quarantine_lines(entries: list[StoredEntry]) -> Iterator[str]:
+    """Tells what was quarantined, one line each."""
     if not entries:
-        console.line("nothing is quarantined")
-        return
-    lines: list[tuple[str, ...]] = [("id", "state", "position", "code", "table", "quarantined", "reason")]
+        return iter(["nothing is quarantined"])
+    rows = [("id", "state", "position", "code", "table", "quarantined", "reason")]
     for entry in entries:
         name = f"{entry.change.schema}.{entry.change.table}" if entry.change else ""
         when = entry.put_at.isoformat(" ", "seconds")
-        cells = (str(entry.id), entry.state, entry.where, entry.code, name, when, entry.reason)
-        lines.append(tuple(map(visible, cells)))
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    for line in lines:
-        console.line("  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip())
+        rows.append((str(entry.id), entry.state, entry.where, entry.code, name, when, entry.reason))
+    return aligned(rows)
 
 
 def _commit_ts(entry: StoredEntry) -> str:
@@ -267,8 +253,8 @@ def _commit_ts(entry: StoredEntry) -> str:
     return moment(entry.commit_ts) if entry.change else f"not below {moment(entry.commit_ts)}"
 
 
-def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
-    """Prints one entry of the quarantine, and the events that it decodes to now."""
+def entry_lines(entry: StoredEntry, events: list[dict[str, Any]]) -> Iterator[str]:
+    """Tells of one entry of the quarantine, and the events that it decodes to now."""
     lines = [
         ("id", str(entry.id)),
         ("state", f"{entry.state} {entry.outcome}".strip()),
@@ -284,16 +270,15 @@ def quarantine_entry(entry: StoredEntry, events: list[dict[str, Any]]) -> None:
     if entry.cut_bytes:
         lines.append(("cut", f"{entry.cut_bytes:,} bytes were not kept: they did not fit into max_allowed_packet"))
     lines += [("decoded", orjson.dumps(event).decode()) for event in events]
-    for name, value in lines:
-        console.line(f"{name:<11} {value}")
+    return (f"{name:<11} {value}" for name, value in lines)
 
 
-def quarantine_outcomes(outcomes: list[EntryOutcome]) -> None:
-    """Prints what a retry or a drop did with each entry, one line each, and the totals."""
+def outcome_lines(outcomes: list[EntryOutcome]) -> Iterator[str]:
+    """Tells what a retry or a drop did with each entry, one line each, and the totals."""
     for outcome in outcomes:
-        console.line(f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}")
+        yield f"{'done' if outcome.done else 'left'}  {outcome.id}  {outcome.where}  {outcome.why}"
     done = sum(outcome.done for outcome in outcomes)
-    console.line(f"{done:,} done, {len(outcomes) - done:,} left as they are")
+    yield f"{done:,} done, {len(outcomes) - done:,} left as they are"
 
 
 def settings_in_force(settings: Settings, *, as_json: bool) -> None:
@@ -301,23 +286,14 @@ def settings_in_force(settings: Settings, *, as_json: bool) -> None:
     from bridge.settings.load import effective_settings
 
     found = list(effective_settings(settings))
-    if as_json:
-        console.print_json([each._asdict() for each in found])
-        return
-    shown = [
-        (each.key, "-" if each.value is None else orjson.dumps(each.value).decode(), each.origin) for each in found
-    ]
-    width = max(len(key) for key, _, _ in shown)
-    for key, value, origin in shown:
-        console.line(f"{key:<{width}}  {value:<32}  {origin}")
+    values = ("-" if each.value is None else orjson.dumps(each.value).decode() for each in found)
+    lines = aligned((each.key, f"{value:<32}  {each.origin}") for each, value in zip(found, values, strict=True))
+    console.result([each._asdict() for each in found], lines, as_json=as_json)
 
 
-def listed(known: Mapping[str, str], width: int, behind: str) -> None:
+def listed(known: Mapping[str, str], behind: str, *, as_json: bool = False) -> None:
     """Prints what has a name, one line each, and behind it how one of them is printed."""
-    for name, what in known.items():
-        console.line(f"{name:<{width}}{what}")
-    console.line("")
-    console.line(behind)
+    console.result(known, (*aligned(known.items()), "", behind), as_json=as_json)
 
 
 def file_text(text: str) -> None:
