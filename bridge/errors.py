@@ -25,6 +25,7 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Any, ClassVar
 
 
@@ -34,6 +35,13 @@ def counted(number: int, thing: str) -> str:
     thing: its singular, whose plural ends with s.
     """
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """Returns `did you mean X? ` for the known name that is closest to a wrong one; "" where none is close."""
+    names = list(known)
+    near = [one for one in names if name and one.startswith(name)] or get_close_matches(name, names, 1)
+    return f"did you mean {near[0]}? " if near else ""
 
 
 def few(names: Iterable[str], most: int = 5) -> str:

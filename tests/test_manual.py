@@ -87,7 +87,7 @@ def test_an_unknown_topic(wrong: str, near: str) -> None:
     said = bridge("help", wrong)
     assert said.code == 2
     assert all(topic in said.err for topic in manual.TOPICS)
-    assert (f"did you mean {near!r}" in said.err) == bool(near)
+    assert (f"did you mean {near}?" in said.err) == bool(near)
 
 
 def test_a_terminal_is_shown_a_layout() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import getpass
 import os
 import socket
@@ -13,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from bridge.commands.connections import open_session
 from bridge.commands.status import read_owner
-from bridge.errors import UnknownPipelineError, UsageError
+from bridge.errors import UnknownPipelineError, UsageError, meant
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import require_writable
@@ -130,10 +129,9 @@ class Steerer:
 def _require_number(session: Session, name: str) -> None:
     known = [str(found) for found, _ in session.rows("SHOW GLOBAL STATUS")]
     if name.lower() not in map(str.lower, known):
-        closest = difflib.get_close_matches(name, [*known, REPLICA_LAG], 3)
-        hint = f"; the closest are {', '.join(closest)}" if closest else ""
+        hint = meant(name, [*known, REPLICA_LAG])
         raise UsageError(
-            f"the target has no status variable {name}", fix=f"give one of SHOW GLOBAL STATUS, or {REPLICA_LAG}{hint}"
+            f"the target has no status variable {name}", fix=f"{hint}give one of SHOW GLOBAL STATUS, or {REPLICA_LAG}"
         )
     status_value(session, name, "target")
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-from difflib import get_close_matches
 from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 
 _PAGES: Final = files("bridge") / "manual"
 _LISTED: Final = re.compile(r"^\| \[([a-z-]+)\]\(\1\.md\) \| (.+) \|$", re.MULTILINE)
@@ -24,8 +23,7 @@ _LINK: Final = re.compile(r"\[([^\]]*)\]\((?!https?:)(?:\.\./)*([^)#]*)(?:#[^)]*
 def page(topic: str) -> str:
     """Returns a page as Markdown whose links make sense in a terminal; UsageError for an unknown topic."""
     if topic not in TOPICS:
-        near = get_close_matches(topic.lower(), TOPICS, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
+        hint = meant(topic.lower(), TOPICS)
         raise UsageError(f"the manual has no page {topic!r}", fix=f"{hint}the pages are: {', '.join(TOPICS)}")
     return for_terminal((_PAGES / f"{topic}.md").read_text(encoding="utf-8"))
 
@@ -51,9 +49,7 @@ def example(name: str) -> str:
     """Returns an example; UsageError for a name that none has."""
     known = examples()
     if name not in known:
-        near = [each for each in known if each.startswith(name)] or get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise UsageError(f"there is no example {name!r}", fix=f"{hint}there are {', '.join(known)}")
+        raise UsageError(f"there is no example {name!r}", fix=f"{meant(name, known)}there are {', '.join(known)}")
     return (_folder() / f"{name}.toml").read_text(encoding="utf-8")
 
 

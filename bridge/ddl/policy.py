@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -13,7 +12,7 @@ from bridge.ddl.by_table.event_filters import EventFilter, ignored_classes
 from bridge.ddl.classes import ChangeClass, StatementKind
 from bridge.ddl.collation_tables import SOURCES, UNKNOWN_DEFAULTS, CollationRules, is_tidb
 from bridge.ddl.parser import Classified
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.events import Kind
 from bridge.filters.routes import Routes
 from bridge.filters.table_filter import DEFAULT_SCHEMA, ReservedSchemas, TableFilter
@@ -192,6 +191,5 @@ def _class_named(name: str) -> ChangeClass:
     known = [change.value for change in ChangeClass]
     if name.strip().lower() in known:
         return ChangeClass(name.strip().lower())
-    near = get_close_matches(name.lower(), known, 1)
-    hint = f"did you mean {near[0]!r}? " if near else ""
+    hint = meant(name.lower(), known)
     raise UsageError(f"[ddl] knows no class {name!r}", fix=f"{hint}the classes are: {', '.join(known)}")

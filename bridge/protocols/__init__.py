@@ -5,11 +5,10 @@ A new format is a folder with its decoders and its facts, and one line in `detec
 
 from __future__ import annotations
 
-import difflib
 from importlib import import_module
 from typing import Final
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.protocols.debezium.avro.front import in_json
 from bridge.protocols.decode import decode_message
 from bridge.protocols.decoder import DecodeError, DecodeOptions, Decoder
@@ -49,6 +48,5 @@ def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:
 def require_protocol(protocol: str) -> None:
     """Raises UsageError for a protocol that is neither known nor `auto`."""
     if protocol not in {*PROTOCOLS, "auto"}:
-        close = difflib.get_close_matches(protocol, PROTOCOLS, n=1, cutoff=0.3)
-        hint = f"; did you mean {close[0]}?" if close else ""
-        raise UsageError(f"unknown protocol {protocol!r}", fix=f"known are {', '.join(sorted(PROTOCOLS))}{hint}")
+        hint, known = meant(protocol, PROTOCOLS), ", ".join(sorted(PROTOCOLS))
+        raise UsageError(f"unknown protocol {protocol!r}", fix=f"{hint}known are {known}")

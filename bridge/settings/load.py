@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args, get_origin
@@ -22,7 +21,7 @@ from pydantic_settings import BaseSettings, InitSettingsSource
 
 from bridge.config import Settings
 from bridge.console import redacted
-from bridge.errors import SettingsError, UsageError, fix_of_reading
+from bridge.errors import SettingsError, UsageError, fix_of_reading, meant
 from bridge.secret_settings import is_secret, refuse_secrets
 
 Place = tuple[str, ...]
@@ -136,9 +135,8 @@ def shown_place(place: Iterable[str]) -> str:
 def unknown(place: Place, origin: str, candidates: Collection[str] | None = None) -> str:
     """Says that there is no such setting, and which one is closest."""
     name = shown_place(place)
-    near = get_close_matches(name, names() if candidates is None else candidates, 1, cutoff=0.7)
-    help_ = f"did you mean {near[0]}?" if near else "`bridge help settings` lists them all"
-    return f"unknown setting {name}; {help_} ({origin})"
+    hint = meant(name, names() if candidates is None else candidates)
+    return f"unknown setting {name}; {hint or '`bridge help settings` lists them all '}({origin})"
 
 
 def not_a_section(place: Place, value: object, origin: str) -> str:

@@ -54,7 +54,7 @@ def test_by_default_the_target_follows() -> None:
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"hold": ["drop tabel"]}, "did you mean 'drop table'"),
+    ({"hold": ["drop tabel"]}, "did you mean drop table?"),
     ({"hold": ["drop table"], "refuse": ["drop table"]}, "is in two lists"),
     ({"source": "oracle"}, "one of tidb"),
     ({"defaults": {"server": "utf8mb4_bin"}}, "say which with ddl.source"),

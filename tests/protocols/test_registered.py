@@ -97,7 +97,7 @@ def test_unknown_protocol() -> None:
     """An unknown name lists the known ones and the closest."""
     with pytest.raises(UsageError) as refusal:
         make_decoder("canal_jsn", DecodeOptions("UTC"))
-    assert f"{', '.join(sorted(PROTOCOLS))}; did you mean canal-json?" in str(refusal.value)
+    assert f"did you mean canal-json? known are {', '.join(sorted(PROTOCOLS))}" in str(refusal.value)
 
 
 def test_wrong_time_zone_is_told_when_the_decoder_is_made() -> None:

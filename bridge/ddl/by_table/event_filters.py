@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import Classified
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.events import Kind
 from bridge.filters.routes import Route
 from bridge.filters.table_filter import GoRegexpError, TableFilter, compiled
@@ -129,10 +128,8 @@ def _event(name: str) -> frozenset[Kind | ChangeClass]:
     if name in _ELSEWHERE:
         raise UsageError(f"ignore-event cannot hold {name!r}", fix=_ELSEWHERE[name])
     if name not in _EVENTS:
-        near = get_close_matches(name, _EVENTS, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
         known = ", ".join(sorted(_EVENTS))
-        raise UsageError(f"ignore-event knows no event {name!r}", fix=f"{hint}the events are: {known}")
+        raise UsageError(f"ignore-event knows no event {name!r}", fix=f"{meant(name, _EVENTS)}the events are: {known}")
     return _EVENTS[name]
 
 

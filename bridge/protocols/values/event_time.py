@@ -29,7 +29,6 @@ The target's session runs in UTC and needs no named zones, which fail on a serve
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -38,7 +37,7 @@ from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
-from bridge.errors import UsageError
+from bridge.errors import UsageError, meant
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, shown
 from bridge.protocols.values import literals
@@ -103,9 +102,9 @@ def _named_zone(name: str) -> tzinfo:
     names = available_timezones()
     if name in names:
         return ZoneInfo(name)
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-    hint = f"did you mean {', '.join(close)}? " if close else ""
-    raise UsageError(f"unknown time zone {name!r}", fix=f'{hint}give an IANA name, "UTC" or an offset like "+08:00"')
+    raise UsageError(
+        f"unknown time zone {name!r}", fix=f'{meant(name, names)}give an IANA name, "UTC" or an offset like "+08:00"'
+    )
 
 
 def _offset(local: datetime, zone: tzinfo) -> timedelta:

@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any, Final, NamedTuple, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from bridge.errors import SourceError, UnansweredError, UsageError
+from bridge.errors import SourceError, UnansweredError, UsageError, meant
 from bridge.model import PartitionId
 
 
@@ -141,11 +140,10 @@ def dropped_error(partition: PartitionId, offset: int, held: str = "") -> Source
 
 def unknown_topic_error(topic: str, topics: Iterable[str]) -> SourceError:
     """Makes the error of a topic that does not exist.  topics: those that do, as far as the user may see them."""
-    near = get_close_matches(topic, topics, 1, cutoff=0.7)
-    hint = f"; did you mean {near[0]}?" if near else ""
     return SourceError(
         f"Kafka has no topic {topic!r}",
-        fix=f"check --topic, and that it is this Kafka; a topic has to be made before the bridge starts{hint}",
+        fix=f"{meant(topic, topics)}check --topic, and that it is this Kafka; a topic has to be made before the bridge"
+        " starts",
     )
 
 

@@ -105,7 +105,7 @@ def test_ticdcs_settings_can_be_pasted(tmp_path: Path) -> None:
         ({"ignore-event": ["delete"]}, "no matcher"),
         ({"matcher": ["a.b"]}, "leaves nothing out"),
         ({"matcher": ["a"], "ignore-event": ["delete"]}, "cannot be read"),
-        ({"matcher": ["a.b"], "ignore-event": ["delet"]}, "did you mean 'delete'"),
+        ({"matcher": ["a.b"], "ignore-event": ["delet"]}, "did you mean delete?"),
         ({"matcher": ["a.b"], "ignore-event": ["multi schema change"]}, "classes of its actions"),
         ({"matcher": ["a.b"], "ignore-event": ["remove table partitioning"]}, "alter table partitioning"),
         ({"matcher": ["a.b"], "ignore-sql": ["(?=a)"]}, "cannot be read"),

@@ -85,7 +85,7 @@ def test_what_is_set_is_shown_and_lifted(known: str) -> None:
     [
         (("rate", "fast"), "'fast' is no number of row changes a second"),
         (("rate", "1.5"), "no number"),
-        (("throttle", "Threads_runing=40"), "the closest are Threads_running"),
+        (("throttle", "Threads_runing=40"), "did you mean Threads_running? "),
         (("throttle", "Threads_running"), "write it as Threads_running=25"),
         (("throttle", "Slave_running=1"), "is 'OFF', no number"),
         (("--name", "x", "pause"), "--name"),
