@@ -81,7 +81,9 @@ def test_a_page_is_printed(topic: str) -> None:
     assert not re.search(r"\]\((?!https?:)", printed.out)
 
 
-@pytest.mark.parametrize(("wrong", "near"), [("verfy", "verify"), ("Guarantees", "guarantees"), ("schema", "")])
+@pytest.mark.parametrize(
+    ("wrong", "near"), [("verfy", "verify"), ("Guarantees", "guarantees"), ("schema", "schema-changes"), ("xyz", "")]
+)
 def test_an_unknown_topic(wrong: str, near: str) -> None:
     """It ends with 2, and names the pages, the closest first."""
     said = bridge("help", wrong)

@@ -111,9 +111,9 @@ def test_each_grant_by_itself(least: str, session: Session) -> None:
     assert lacking() == []
     for place, needs in places:
         for need in needs:
-            session.execute(f"REVOKE {need.privilege} ON {place} FROM least@'%'")
-            assert lacking() == [f"GRANT {need.privilege} ON {place} TO 'least'@'%'"]
-            session.execute(f"GRANT {need.privilege} ON {place} TO least@'%'")
+            session.execute(f"REVOKE {need} ON {place} FROM least@'%'")
+            assert lacking() == [f"GRANT {need} ON {place} TO 'least'@'%'"]
+            session.execute(f"GRANT {need} ON {place} TO least@'%'")
 
 
 @pytest.mark.soak

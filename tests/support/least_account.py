@@ -30,5 +30,5 @@ def least_account(url: str, databases: Iterable[str]) -> Iterator[str]:
             session.execute(f"DROP USER {_USER}")
 
 
-def _named(needs: Iterable[grants.Need]) -> str:
-    return ", ".join(need.privilege for need in needs)
+def _named(needs: grants.Needs) -> str:
+    return ", ".join(needs)

@@ -27,7 +27,6 @@ from bridge.mysql.state import schema as own_tables
 from bridge.mysql.state.progress import Progress
 from bridge.mysql.state.routes_record import require_kept_rules
 from bridge.tso import parse_moment
-from bridge.watch.server import parse_address
 
 T = TypeVar("T")
 
@@ -47,7 +46,6 @@ class Doctor:
         settings = self._settings
         begin = parse_moment(settings.begin)
         yield ok("settings", f"settings can be read; pipeline {settings.name!r}, begins at {begin or 'the earliest'}")
-        yield from _listening(settings.watch.listen)
         yield from _of("source", lambda: kafka.gather(source_of(settings)), self._source)
         yield from _of("target", lambda: self._look_at_target(create=create), self._target)
         if settings.upstream.url:
@@ -115,15 +113,6 @@ class Doctor:
         if self._has_target:
             routes = settings.table_routes
             yield from _of("target", lambda: extra_keys(target_of(settings), origin, routes), upstream.judge_keys)
-
-
-def _listening(listen: str) -> Iterator[Finding]:
-    """Says that --listen names no address; whether the port is free only a start can tell."""
-    try:
-        if listen:
-            parse_address(listen)
-    except UsageError as error:
-        yield failed("listen", error)
 
 
 def _of(place: str, gather: Callable[[], T], judge: Callable[[T], Iterator[Finding]]) -> Iterator[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -21,43 +21,24 @@ _COLUMNS: Final = re.compile(r"\([^)]*\)")
 _ALL: Final = frozenset({"ALL", "ALL PRIVILEGES"})
 
 
-class Need(NamedTuple):
-    """A privilege, and what it is for.  without: what happens without it; "" when no pipeline can do without."""
-
-    privilege: str
-    purpose: str
-    without: str = ""
-
-
-REPLICATED: Final = (
-    Need("SELECT", "rows are found by their keys"),
-    Need("INSERT", "rows"),
-    Need("UPDATE", "rows"),
-    Need("DELETE", "rows"),
-    Need("CREATE", "CREATE DATABASE, CREATE TABLE, RENAME"),
-    Need("ALTER", "ALTER TABLE, RENAME"),
-    Need("DROP", "DROP, TRUNCATE, RENAME"),
-    Need("INDEX", "CREATE INDEX, DROP INDEX"),
-    Need("REFERENCES", "foreign keys", "schema changes with a foreign key stop the pipeline"),
-    Need("CREATE VIEW", "views", "CREATE VIEW stops the pipeline"),
-    Need("SHOW VIEW", "views", "schema changes of views stop the pipeline"),
-    Need("TRIGGER", "triggers are seen", "the bridge cannot see triggers, which would change rows by themselves"),
-)
+Needs = Mapping[str, str]
+"""Privileges, each with what happens without it; "" where no pipeline can do without."""
+REPLICATED: Final[Needs] = {
+    **dict.fromkeys(("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "DROP", "INDEX"), ""),
+    "REFERENCES": "schema changes with a foreign key stop the pipeline",
+    "CREATE VIEW": "CREATE VIEW stops the pipeline",
+    "SHOW VIEW": "schema changes of views stop the pipeline",
+    "TRIGGER": "the bridge cannot see triggers, which would change rows by themselves",
+}
 """What is needed on each replicated database."""
-OWN: Final = (
-    *(Need(privilege, "progress, ownership, quarantine") for privilege in ("SELECT", "INSERT", "UPDATE", "DELETE")),
-    Need("CREATE", "the bridge's tables are made"),
-    Need("ALTER", "schema changes are tried on copies of tables"),
-    Need("CREATE TEMPORARY TABLES", "values of rows in parts, verify"),
+OWN: Final[Needs] = dict.fromkeys(
+    ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "CREATE TEMPORARY TABLES"), ""
 )
 """What is needed on the bridge's own database."""
-SERVER: Final = (
-    Need(
-        "PROCESS",
-        "ids of tables",
-        "after a crash in an EXCHANGE PARTITION the bridge cannot tell whether it ran, and holds it for the operator",
-    ),
-)
+SERVER: Final[Needs] = {
+    "PROCESS": "after a crash in an EXCHANGE PARTITION the bridge cannot tell whether it ran, and holds it for the"
+    " operator",
+}
 """What is needed on `*.*`; TiDB's ids are there for everybody."""
 
 
@@ -88,25 +69,17 @@ def judge(facts: GrantFacts, flavour: Flavour, own: str, replicated: Collection[
         yield from _judge_scope(held, facts.user, None, SERVER)
 
 
-def _judge_scope(held: Sequence[Granted], user: str, database: str | None, needs: Iterable[Need]) -> Iterator[Finding]:
-    needs = tuple(needs)
-    missing = [need for need in needs if not allow(held, need.privilege, database)]
+def _judge_scope(held: Sequence[Granted], user: str, database: str | None, needs: Needs) -> Iterator[Finding]:
     where = "*.*" if database is None else f"{quote_name(database)}.*"
-    hard = [need for need in missing if not need.without]
-    if hard:
-        lacks = ", ".join(f"{need.privilege} ({need.purpose})" for need in hard)
-        yield fail("grants", f"the user lacks on {where}: {lacks}", _statement(hard, where, user))
-    for need in missing:
-        if need.without:
-            yield warn(
-                "grants", f"the user lacks {need.privilege} on {where}: {need.without}", _statement([need], where, user)
-            )
+    missing = [privilege for privilege in needs if not allow(held, privilege, database)]
+    if hard := ", ".join(privilege for privilege in missing if not needs[privilege]):
+        yield fail("grants", f"the user lacks on {where}: {hard}", f"GRANT {hard} ON {where} TO {user}")
+    for privilege in missing:
+        if without := needs[privilege]:
+            what = f"the user lacks {privilege} on {where}: {without}"
+            yield warn("grants", what, f"GRANT {privilege} ON {where} TO {user}")
     if not missing:
-        yield ok("grants", f"the user has on {where}: {', '.join(need.privilege for need in needs)}")
-
-
-def _statement(needs: Iterable[Need], where: str, user: str) -> str:
-    return f"GRANT {', '.join(need.privilege for need in needs)} ON {where} TO {user}"
+        yield ok("grants", f"the user has on {where}: {', '.join(needs)}")
 
 
 class Granted(NamedTuple):

@@ -12,7 +12,7 @@ from bridge.commands.check.kafka import HEAD_MESSAGES
 from bridge.commands.check.protocol import Decoded
 from bridge.config import Settings
 from bridge.errors import few
-from bridge.events import SEP, DdlStatement, LeftOut, RowChange, Undecodable
+from bridge.events import SEP, DdlStatement, LeftOut, Undecodable
 from bridge.filters.routes import Routes
 from bridge.model import Table, TableName
 from bridge.mysql.catalog import SideEffect, find_side_effects, load_tables
@@ -39,19 +39,6 @@ class TableFacts:
     is_known: bool
 
 
-@dataclass(frozen=True)
-class Needed:
-    """What rows of the sample need of one table of the target.
-
-    columns: every column that a row names.
-    is_certain: whether no message that was not read can have made or altered the table before them.
-    """
-
-    name: TableName
-    columns: frozenset[str]
-    is_certain: bool
-
-
 def gather(target: Target, found: Decoded, settings: Settings, *, is_known: bool) -> TableFacts:
     """Asks the target for its tables.  is_known: as of `TableFacts`."""
     routes = settings.table_routes
@@ -65,7 +52,7 @@ def gather(target: Target, found: Decoded, settings: Settings, *, is_known: bool
 def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges whether the target's tables take the sample's rows, and change none by themselves."""
     if not facts.is_known:
-        needed = list(needed_tables(found, parse_moment(settings.begin), settings.table_routes))
+        needed = needed_tables(found, parse_moment(settings.begin), settings.table_routes)
         yield from _judge_tables(facts, needed)
     yield from _judge_spellings(facts, settings.ddl.source)
     yield from _judge_shards(facts, found, settings.table_routes)
@@ -77,44 +64,39 @@ def judge(facts: TableFacts, found: Decoded, settings: Settings) -> Iterator[Fin
         yield ok("side-effects", f"no trigger{also} on the target's tables")
 
 
-def needed_tables(found: Decoded, begin: int, routes: Routes = Routes()) -> Iterator[Needed]:  # noqa: B008
-    """Tells which tables the sample's rows need as the target has them now.
+def needed_tables(found: Decoded, begin: int, routes: Routes) -> dict[TableName, set[str]]:
+    """Tells which tables, and which columns of each, the sample's rows need as the target has them now.
 
-    begin: rows below it are not applied.  Tables that a schema change of the sample may have made, or altered, are
-    left out.
+    begin: rows below it are not applied.  Tables are left out that a schema change of the sample may have made, or
+    altered, and rows before which one may lie that is not in the sample.
     """
+    cut = [head for head in found.heads.values() if len(head) >= HEAD_MESSAGES]
+    times = ([event.commit_ts for event in head if not isinstance(event, Undecodable | LeftOut)] for head in cut)
+    end = min((max(of_head, default=0) for of_head in times), default=_END_OF_TIME)
     texts = [event.statement.lower() for event in found.events if isinstance(event, DdlStatement)]
-    covered = _covered(found)
-    rows_by_table: dict[TableName, list[RowChange]] = {}
+    needed: dict[TableName, set[str]] = {}
     for row in found.rows:
-        if row.commit_ts >= begin:
-            rows_by_table.setdefault(TableName(row.schema, row.table), []).append(row)
-    for name, rows in sorted(rows_by_table.items()):
-        if any(name.table.lower() in text for text in texts):
-            continue
-        lists = {split_forms(row.columns)[0].lower() for row in rows if not row.cut}
-        columns = frozenset(column for names in lists for column in names.split(SEP))
-        yield Needed(routes.target(name), columns, any(row.commit_ts <= covered for row in rows))
+        if begin <= row.commit_ts <= end and not any(row.table.lower() in text for text in texts):
+            columns = needed.setdefault(routes.target(TableName(row.schema, row.table)), set())
+            columns.update(() if row.cut else split_forms(row.columns)[0].lower().split(SEP))
+    return needed
 
 
-def _covered(found: Decoded) -> int:
-    """Gives the commit ts up to which the sample holds every message."""
-    rest = [head for head in found.heads.values() if len(head) >= HEAD_MESSAGES]
-    times = ([event.commit_ts for event in head if not isinstance(event, Undecodable | LeftOut)] for head in rest)
-    return min((max(of_head, default=0) for of_head in times), default=_END_OF_TIME)
-
-
-def _judge_tables(facts: TableFacts, needed: Sequence[Needed]) -> Iterator[Finding]:
+def _judge_tables(facts: TableFacts, needed: Mapping[TableName, set[str]]) -> Iterator[Finding]:
     mine = {name.folded: (name, table) for name, table in facts.tables.items()}
-    missing = [need for need in needed if need.name.folded not in mine]
-    yield from _judge_missing(missing)
-    there = [(need, *mine[need.name.folded]) for need in needed if need.name.folded in mine]
+    if missing := few(str(name) for name in sorted(needed) if name.folded not in mine):
+        yield fail(
+            "tables",
+            f"the target lacks tables of which the sample has rows, and the sample does not make them: {missing}",
+            "copy the upstream's tables first and begin at the copy's moment (--from), or leave them out with --filter",
+        )
+    there = [(columns, *mine[name.folded]) for name, columns in sorted(needed.items()) if name.folded in mine]
     lacking = []
-    for need, _, table in there:
-        unknown = need.columns - table.columns.keys()
+    for columns, name, table in there:
+        unknown = columns - table.columns.keys()
         # Debezium may have changed the name of one of the table's columns to the one that it sent.
-        if absent := sorted(sent for sent in unknown if not any(is_changed_to(name, sent) for name in table.columns)):
-            lacking.append(f"{need.name} lacks {', '.join(absent)}")
+        if absent := sorted(sent for sent in unknown if not any(is_changed_to(own, sent) for own in table.columns)):
+            lacking.append(f"{name} lacks {', '.join(absent)}")
     if lacking:
         yield fail(
             "columns",
@@ -164,18 +146,3 @@ def _judge_shards(facts: TableFacts, found: Decoded, routes: Routes) -> Iterator
                 " two shards meet, one row overwrites the other",
                 "let the shards count in ranges of their own (auto_increment_offset), and drop further unique keys",
             )
-
-
-def _judge_missing(missing: Sequence[Needed]) -> Iterator[Finding]:
-    if certain := [str(need.name) for need in missing if need.is_certain]:
-        yield fail(
-            "tables",
-            f"the target lacks tables of which the sample has rows, and the sample does not make them: {few(certain)}",
-            "copy the upstream's tables first and begin at the copy's moment (--from), or leave them out with --filter",
-        )
-    if others := [str(need.name) for need in missing if not need.is_certain]:
-        yield warn(
-            "tables",
-            f"the target lacks tables of which the sample has rows: {few(others)}",
-            "fine if a schema change in the topic makes them; otherwise copy the upstream's tables first (--from)",
-        )

@@ -141,7 +141,6 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "no target": (flag("--target", ""), "target", "no target is given"),
     "wrong password": (poor("USAGE ON *.*", password="hidden"), "target", "BRIDGE_TARGET_PASSWORD"),
     "no broker": (no_broker, "source", "Kafka does not answer"),
-    "no address to listen on": (flag("--listen", "everywhere"), "listen", "'everywhere' is no address"),
     "no capture file": (flag("--input", "/no/such.jsonl"), "source", "no capture file"),
     "another protocol": (flag("--protocol", "open-protocol"), "protocol", "give --protocol canal-json"),
     "a message that is none": (sent(ROW, WRONG_ROW, BOUNDARY), "messages", "1 message that cannot be decoded"),
