@@ -232,7 +232,7 @@ def test_a_run_leaves_no_trace_of_one(guest: tuple[str, str], target: str, tmp_p
 
 
 def test_what_verify_writes(guest: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The file of --fix-sql names the servers, without passwords; so does what is kept for --resume."""
+    """The file of --fix-sql names the servers, without passwords."""
     url, mark = guest
     for name in ("BRIDGE_TARGET_PASSWORD", "BRIDGE_SOURCE_PASSWORD"):
         monkeypatch.setenv(name, mark)

@@ -172,21 +172,13 @@ def verify(
             help="Write the SQL that would fix the target to this file; it is not run.",
         ),
     ] = None,
-    resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            help="Against the upstream: do not read again what an interrupted verify has found equal: ranges of keys or"
-            " of an index, or whole tables that have neither.",
-        ),
-    ] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Compares the target with the messages, or with the upstream itself; ends with 0 when equal, 1 when different."""
     from bridge.cli import progress_bars
     from bridge.verify.options import VerifyOptions
 
-    options = VerifyOptions.of(settings, fix_file=fix_sql, resume=resume)
+    options = VerifyOptions.of(settings, fix_file=fix_sql)
     with progress_bars.VerifyBar() as bar:
         report = VERIFICATIONS[against](settings, options, bar).run()
     output.verification(report, as_json=as_json)

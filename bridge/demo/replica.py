@@ -62,7 +62,7 @@ class Replica:
             stdout=output,
             stderr=log,
             process_group=0,
-            env={**os.environ, "TMPDIR": str(self._scratch), "XDG_STATE_HOME": str(self._scratch)},
+            env={**os.environ, "TMPDIR": str(self._scratch)},
         )
 
     def check(self) -> None:

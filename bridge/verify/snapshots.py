@@ -75,13 +75,13 @@ class SnapshotReader:
             return StoppedError(
                 "a table was altered while it was verified",
                 where=f"{self._place}, {sql[:200]}",
-                fix="run verify again with --resume: what was found equal is not read again",
+                fix="run verify again; a table that is altered often can be left out with --filter",
             )
         what = "was lost" if isinstance(error, LOST) else "refused a query of verify"
         return StoppedError(
             f"the server {what}: {server_words(error)}",
             where=f"{self._place}, {sql[:200]}",
-            fix="see that the server runs and that the user may read the tables; then run verify again with --resume",
+            fix="see that the server runs and that the user may read the tables; then run verify again",
         )
 
 
@@ -125,7 +125,7 @@ class Throttle:
 
     def _reason(self) -> str:
         if self._is_stopped:
-            raise StoppedError("the verification was given up", fix="run verify again with --resume")
+            raise StoppedError("the verification was given up", fix="run verify again")
         with self._lock:
             reasons = (excess(session, self._limits, place) for place, session in self._sessions.items())
             return next(filter(None, reasons), "")

@@ -17,8 +17,7 @@ from tests.support.pipelines import admin, drop_all
 @contextmanager
 def bench_on(url: str, folder: Path) -> Iterator[Bench]:
     """A server for one run after the other, and a folder for what verify writes."""
-    with admin(url) as session, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(folder))
+    with admin(url) as session:
         drop_all(session)
         yield Bench(url, session, fixes=folder / "fixes.sql")
         drop_all(session)

@@ -145,7 +145,7 @@ def verify_events(
 
 
 def _verify(url: str, settings: Settings, protocol: str, source: InMemory, fixes: Path | None = None) -> Report:
-    options = VerifyOptions.of(settings, fix_file=fixes, resume=False)
+    options = VerifyOptions.of(settings, fix_file=fixes)
     table = ProgressTable(settings.name)
     made = LogVerification(settings, Target(url), cast(Source, source), protocol, table, options, Quiet())
     with without_spark(), cut_tables():

@@ -177,11 +177,8 @@ def test_bits_of_rows_that_are_there(tidb_target: str, session: Session, bits: i
     assert found == [(1, highest, 7), (2, highest, 8), (3, highest | 1, None)]
 
 
-def test_a_verify_that_the_memory_quota_has_no_room_for(
-    tidb_target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_verify_that_the_memory_quota_has_no_room_for(tidb_target: str, session: Session) -> None:
     """It says so, and does not call the table different; temporary tables are in the memory of the transaction."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     session.execute("CREATE TABLE m.j (id INT PRIMARY KEY, v JSON)")
     text = f'"{"x" * 3000}"'
     values = [
@@ -351,9 +348,8 @@ def test_values_that_tidb_converts_otherwise(tidb_target: str) -> None:
         )
 
 
-def test_bits_are_verified(tidb_target: str, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_are_verified(tidb_target: str, session: Session) -> None:
     """Also where a row comes over another one in what verify expects, as its key got another spelling."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     session.execute("CREATE TABLE m.b (k VARCHAR(9) COLLATE utf8mb4_general_ci PRIMARY KEY, v BIT(64))")
     values = []
     for ts, (k, v) in enumerate([("a", "39"), ("A", "40"), ("b", "41")], TSO):

@@ -55,12 +55,6 @@ POLICY = ("--set", "ddl.refuse=alter table index visibility")
 pytestmark = pytest.mark.usefixtures("spark")
 
 
-@pytest.fixture(autouse=True)
-def own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of what `verify` keeps for --resume."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def found(ended: Ended) -> set[tuple[Any, ...]]:
     """(table, finding, key, differing columns) of every row in the report, and (table, words) of schemas."""
     said: set[tuple[Any, ...]] = set()

@@ -25,9 +25,8 @@ from tests.support.verify_servers import execute
 from tests.system.test_ckafka_replay import SCRIPTS as CKAFKA_SCRIPTS
 from tests.system.test_ckafka_replay import as_ckafka_capture
 from tests.system.test_cut_rows import StandIn
-from tests.system.test_golden_replay import SCRIPTS, assert_verified, found, own_state_folder
+from tests.system.test_golden_replay import SCRIPTS, assert_verified, found
 
-__all__ = ["own_state_folder"]  # of the tests here too
 pytestmark = pytest.mark.usefixtures("spark")
 
 

@@ -1,4 +1,4 @@
-"""Shared by the tests of verify: a source (MariaDB 10.11) beside the target (11.4), and a folder for what is kept."""
+"""Shared by the tests of verify: a source (MariaDB 10.11) beside the target (11.4)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,6 @@ from pathlib import Path
 import pytest
 
 from tests.support.verify_servers import Pair
-
-
-@pytest.fixture(autouse=True)
-def _own_state_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What --resume keeps stays out of the user's home."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
 
 
 @pytest.fixture

@@ -106,7 +106,7 @@ class TableComparison:
     Ranges follow the sides' key; a table without a key is one range.
     pool: runs the queries of both sides at once.
     throttle: may hold each chunk back.
-    on_chunk: is called with the tally after each chunk.
+    on_chunk: is called with the rows of each chunk.
     seconds: about how long a chunk may take.
     """
 
@@ -116,16 +116,16 @@ class TableComparison:
     pool: Executor
     throttle: Throttle
     seconds: float
-    on_chunk: Callable[[Tally], None] = lambda _: None
+    on_chunk: Callable[[int], None] = lambda _: None
 
     @property
     def has_ranges(self) -> bool:
         """Whether there are ranges, which several workers may share."""
         return bool(self.expected.key)
 
-    def walk(self, tally: Tally) -> RangeWalk:
-        """Gives the ranges of the table behind tally.upto."""
-        return RangeWalk(tally, ChunkSize(self.seconds), self.on_chunk)
+    def walk(self) -> RangeWalk:
+        """Gives the ranges of the table."""
+        return RangeWalk(ChunkSize(self.seconds), self.on_chunk)
 
     def work(
         self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
@@ -138,11 +138,11 @@ class TableComparison:
         )
         walk.work(own._compare, own._found, self.throttle.wait)
 
-    def run(self, tally: Tally) -> Tally:
+    def run(self) -> Tally:
         """Compares the whole table with one worker."""
         if not self.has_ranges:
-            return self._as_one(tally)
-        walk = self.walk(tally)
+            return self._as_one()
+        walk = self.walk()
         self.work(walk)
         return self.result(walk)
 
@@ -156,7 +156,7 @@ class TableComparison:
         """Compares the rows of these keys again; without a key, all rows."""
         if not self.has_ranges:
             wanted = set(keys)
-            return [difference for difference in self._as_one(Tally()).differences if difference.key in wanted]
+            return [difference for difference in self._as_one().differences if difference.key in wanted]
         differences: list[Difference] = []
         for start in range(0, len(keys), KEYS_PER_FETCH):
             batch = keys[start : start + KEYS_PER_FETCH]
@@ -211,20 +211,18 @@ class TableComparison:
             low = middle
         yield low, high
 
-    def _as_one(self, tally: Tally) -> Tally:
+    def _as_one(self) -> Tally:
         """Compares a table without a key.  Of one that differs, the rows of all buckets that differ are fetched before
         any is compared, since JSON of one meaning may have two hashes."""
-        if tally.is_done:
-            return tally
         self.throttle.wait()
         expected, actual = self._both(lambda side: self._fingerprint(side, (None, None)))
+        tally = Tally(expected.rows, 1)
         if expected != actual or not expected.is_whole:
             left, right = self._both(Side.buckets)
             unlike = [bucket for bucket in {**left, **right} if bucket < 0 or left.get(bucket) != right.get(bucket)]
             fetched = self._both(lambda side: side.fetch(side.in_bucket(unlike))) if unlike else ((), ())
             tally.differences = as_multisets(self.shape, *fetched)
-        tally.rows, tally.chunks, tally.is_done = expected.rows, 1, True
-        self.on_chunk(tally)
+        self.on_chunk(expected.rows)
         return tally
 
 

@@ -42,37 +42,20 @@ class Tally:
     rows: int = 0
     chunks: int = 0
     differences: list[Difference] = field(default_factory=list)
-    upto: KeyValues | None = None
-    """Everything up to this key has been compared, and was equal."""
-    is_done: bool = False
-    """Whether the whole table has been compared."""
-
-    def add(self, chunk: KeyRange, rows: int, differences: Sequence[Difference]) -> None:
-        """Adds a chunk; all chunks before it must have been added."""
-        self.rows += rows
-        self.chunks += 1
-        self.differences += differences
-        if not self.differences and chunk[1] is not None:
-            self.upto = chunk[1]
 
 
 class RangeWalk:
-    """The ranges of one table, in the order of its key, beginning behind tally.upto.
+    """The ranges of one table, in the order of its key.
 
-    Each worker takes the next range when it is free, so that all of them read a large table at once.  What they find is
-    counted in the order of the ranges, whichever worker is first, so that everything up to tally.upto has been
-    compared.
-
-    on_chunk: is called with the tally after each range, by one worker at a time.
+    Each worker takes the next range when it is free, so that all of them read a large table at once.
+    on_chunk: is called with the rows of each range, by one worker at a time.
     """
 
-    def __init__(self, tally: Tally, size: ChunkSize, on_chunk: Callable[[Tally], None]) -> None:
-        self.tally = tally
-        self._size, self._on_chunk = size, on_chunk
+    def __init__(self, size: ChunkSize, on_chunk: Callable[[int], None]) -> None:
+        self._tally, self._size, self._on_chunk = Tally(), size, on_chunk
         self._changed = Condition()
-        self._low, self._taken, self._is_last = tally.upto, 0, tally.is_done
-        self._finished: dict[int, tuple[KeyRange, int, Sequence[Difference]]] = {}
-        self._counted = 0
+        self._low: KeyValues | None = None
+        self._is_last, self._at_work = False, 0
         self._failure: BaseException | None = None
 
     @property
@@ -86,12 +69,11 @@ class RangeWalk:
         """Compares ranges until none is left; several workers may call it at once.  pause: is called before each range,
         and may wait."""
         try:
-            while (numbered := self._take(boundary)) is not None:
-                number, chunk = numbered
+            while (chunk := self._take(boundary)) is not None:
                 pause()
                 began = time.monotonic()
                 rows, differences = compare(chunk)
-                self._done(number, chunk, rows, differences, time.monotonic() - began)
+                self._done(rows, differences, time.monotonic() - began)
         except BaseException as error:
             with self._changed:
                 self._failure = self._failure or error
@@ -101,29 +83,29 @@ class RangeWalk:
     def finished(self) -> Tally:
         """Waits for the ranges that other workers still compare; raises what stopped one of them."""
         with self._changed:
-            self._changed.wait_for(lambda: self._failure or (self._is_last and self._counted == self._taken))
+            self._changed.wait_for(lambda: self._failure or (self._is_last and not self._at_work))
             if self._failure:
                 raise self._failure
-            self.tally.is_done = True
-            return self.tally
+            return self._tally
 
-    def _take(self, boundary: Boundary) -> tuple[int, KeyRange] | None:
+    def _take(self, boundary: Boundary) -> KeyRange | None:
         with self._changed:
-            if self._is_last or self._failure:
+            if not self.has_more:
                 return None
-            low, number = self._low, self._taken
+            low = self._low
             self._low = boundary(low, self._size.rows)
             if self._low == low:  # no literal finds this key: the rest is one range, instead of the same range again
                 self._low = None
-            self._taken, self._is_last = number + 1, self._low is None
-            return number, (low, self._low)
+            self._is_last = self._low is None
+            self._at_work += 1
+            return low, self._low
 
-    def _done(self, number: int, chunk: KeyRange, rows: int, differences: Sequence[Difference], seconds: float) -> None:
+    def _done(self, rows: int, differences: Sequence[Difference], seconds: float) -> None:
         with self._changed:
             self._size.took(seconds)
-            self._finished[number] = chunk, rows, differences
-            while self._counted in self._finished:
-                self.tally.add(*self._finished.pop(self._counted))
-                self._counted += 1
-                self._on_chunk(self.tally)
+            self._tally.rows += rows
+            self._tally.chunks += 1
+            self._tally.differences += differences
+            self._on_chunk(rows)
+            self._at_work -= 1
             self._changed.notify_all()

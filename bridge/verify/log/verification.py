@@ -33,7 +33,6 @@ from bridge.spark.process_memory import use_small_pages
 from bridge.spark.session import checkpoint_folder, driver_folder, start_session
 from bridge.verify.compare.bisect import TableComparison, WorkerPool
 from bridge.verify.compare.checksums import Fingerprint
-from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.fix_sql import FixFile
 from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, applied_changes, coverage_of, positions_read
 from bridge.verify.log.loaded_comparison import (
@@ -311,7 +310,7 @@ class LogVerification:
         with ThreadPoolExecutor(1) as pool:
             tally = TableComparison(
                 table.shape, *sides(table, reader), pool=pool, throttle=throttle, seconds=section.chunk_seconds
-            ).run(Tally())
+            ).run()
         self._listener.done(table.name, tally.rows)
         differences = tally.differences
         result.rows, result.chunks = result.rows + tally.rows, result.chunks + tally.chunks

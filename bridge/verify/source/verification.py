@@ -27,7 +27,7 @@ from bridge.verify.compare.checksums import in_key_order, key_parts
 from bridge.verify.compare.key_ranges import Tally
 from bridge.verify.compare.row_diff import Difference, as_multisets, by_key
 from bridge.verify.fix_sql import FixFile
-from bridge.verify.options import Checkpoint, ProgressListener, VerifyOptions, comparison_digest
+from bridge.verify.options import ProgressListener, VerifyOptions
 from bridge.verify.report import Report, TableResult, shown_row
 from bridge.verify.snapshots import (
     SnapshotReader,
@@ -119,15 +119,6 @@ class SourceVerification:
             self._is_folding = bool(int(self._look.value("SELECT @@lower_case_table_names")))
             self._source_look = sources[-1]
             self._translator = StatementTranslator(probe(sources[-1]), probe(self._look), self._options.ddl)
-            self._state = Checkpoint(
-                {
-                    "target": str(self._target),
-                    "source": str(self._source),
-                    "pipeline": self._table.name,
-                    "shards": self._options.shards,
-                },
-                resume=self._options.resume,
-            )
             self._progress, self._stuck = snapshot.progress, list[str]()
             report = Report("source", snapshot.progress.applied_ts if snapshot.progress else 0, snapshot.held_seconds)
             report.tables = self._all_tables(sources, snapshot.sessions)
@@ -141,7 +132,6 @@ class SourceVerification:
             report.seconds = time.monotonic() - began
         if self._fix:
             report.notes.append(self._fix.write(f"{self._target} equal to {self._source}", report.moment))
-        self._state.forget()
         return report
 
     def _enter(self, sources: Sequence[Session], progress: Progress | None) -> None:
@@ -271,7 +261,6 @@ class SourceVerification:
         return result
 
     def _compared(self, table: _SourceTable, readers: _Readers) -> Tally:
-        name = table.name
         if not table.plan.shape.actual:
             return Tally()
         if table.target is None:
@@ -281,30 +270,16 @@ class SourceVerification:
                 rows = _expected(table, readers.source).fetch("1=1")
                 tally.differences = (by_key if shape.key else as_multisets)(shape, rows, [])
             return tally
-        digest = comparison_digest(table.plan.shape)
-        tally = self._state.tally(name, digest)
-        if tally.is_done:
-            return tally
-        reported = 0
-
-        def on_chunk(tally: Tally) -> None:
-            nonlocal reported
-            self._listener.done(name, tally.rows - reported)
-            reported = tally.rows
-            self._state.keep(name, digest, tally)
-
-        comparison = self._comparison(table, readers, on_chunk)
+        comparison = self._comparison(table, readers, lambda rows: self._listener.done(table.name, rows))
         if not comparison.has_ranges:
-            return comparison.run(tally)
-        walk = comparison.walk(tally)
+            return comparison.run()
+        walk = comparison.walk()
         with self._workers.shared(comparison, walk):
             comparison.work(walk)
-            tally = comparison.result(walk)
-        self._state.keep(name, digest, tally)
-        return tally
+            return comparison.result(walk)
 
     def _comparison(
-        self, table: _SourceTable, readers: _Readers, on_chunk: Callable[[Tally], None] = lambda _: None
+        self, table: _SourceTable, readers: _Readers, on_chunk: Callable[[int], None] = lambda _: None
     ) -> TableComparison:
         shape, target = table.plan.shape, table.target
         assert target is not None

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from bridge.errors import StoppedError
@@ -17,7 +15,7 @@ from bridge.verify.compare.row_diff import (
     parsed_json,
     without_moved,
 )
-from bridge.verify.snapshots import SnapshotReader, Throttle
+from bridge.verify.snapshots import Throttle
 from tests.support.verify_servers import Pair, said
 
 
@@ -157,30 +155,6 @@ def test_rows_that_differ(pair: Pair) -> None:
         assert report.tables[0].rows == 40_000
         pair.run_fix()
     assert said(pair.verify("app.*")) == set()
-
-
-def test_a_table_that_was_equal_is_not_read_again(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has no place to go on from, but it is done when it was equal."""
-    pair.both(PLAIN + "CREATE TABLE z (a INT)")
-    rows = SnapshotReader.rows
-    seen: list[str] = []
-
-    def dying(self: SnapshotReader, sql: str) -> Any:
-        if "`z`" in sql:
-            raise KeyboardInterrupt
-        seen.append(sql)
-        return rows(self, sql)
-
-    monkeypatch.setattr(SnapshotReader, "rows", dying)
-    with pytest.raises(KeyboardInterrupt):
-        pair.verify("app.*", workers=1)
-    assert len(seen) == 2
-    monkeypatch.setattr(SnapshotReader, "rows", lambda self, sql: seen.append(sql) or rows(self, sql))
-    pair.damage("USE app; UPDATE k SET b = 'x' WHERE a = 17; INSERT INTO z VALUES (5)")
-    report = pair.verify("app.*", workers=1, resume=True)
-    assert [sql for sql in seen[2:] if "`z`" not in sql] == []
-    assert {table.rows for table in report.tables} == {0, 40_000}
-    assert said(report) == {"z 5 extra"}
 
 
 def test_rows_that_are_too_long_for_a_hash(pair: Pair) -> None:

@@ -128,7 +128,7 @@ def compared_ranges(
             comparison = TableComparison(
                 some.shape, *sides(some, reader), pool=pool, throttle=Throttle({}, {}, print), seconds=0.5
             )
-            tally = comparison.run(Tally())
+            tally = comparison.run()
         unmatched = reader.rows(some.uncovered_query())[0][0]
         assert not (is_equal and (tally.differences or unmatched)), "hashes call it equal"
         yield some, tally

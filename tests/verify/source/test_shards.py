@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from bridge.config import Settings
 from bridge.errors import HeldError, UsageError
 from bridge.filters.routes import RowRules
-from bridge.verify.options import Checkpoint
 from tests.support.pipelines import run_all
 from tests.support.upstreams import boundary, in_one_partition, schema_change
 from tests.support.verify_servers import Pair, execute, portable, said
@@ -112,18 +110,3 @@ def test_a_table_of_the_merged_name_that_is_no_shard(pair: Pair) -> None:
     execute(pair.target, fill("s", 0, 3))
     with pytest.raises(UsageError, match="would both be written to"):
         pair.verify(row_rules=RULES)
-
-
-def test_shards_that_are_compared_now_are_read(pair: Pair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resumed verification passes over what was equal; with a filter of more shards, the table should hold more."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(Checkpoint, "forget", lambda _: None)
-    monkeypatch.setattr("bridge.verify.compare.key_ranges._MOST_ROWS", 1_000)
-    execute(pair.source, fill("s1", 3, 5000) + fill("s2", 4, 1) + fill("s3", 0, 1))
-    execute(pair.target, fill("s", 3, 5000) + "INSERT INTO s.t SELECT 6, 2, 1, 1 / 3")
-
-    def found(*rules: str) -> set[str]:
-        routes = Settings(route=("s?.t => s.t",), filter=rules).table_routes
-        return said(pair.verify(*rules, row_rules=RowRules(routes=routes), resume=True))
-
-    assert (found("s1.*", "s2.*"), found("s?.*")) == (set(), {"t 2 missing"})
