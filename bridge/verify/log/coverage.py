@@ -33,7 +33,6 @@ _ALTERS: Final = frozenset({StatementKind.ALTER_TABLE, StatementKind.CREATE_INDE
 WAITS_MS: Final = 600_000
 """For how long a statement may have waited for locks after its start.  MySQL may wait for a year (lock_wait_timeout);
 whoever runs the statement hardly does."""
-_SHOWN_TEXT: Final = 80
 _LOST: Final = "Kafka has lost messages that may have changed it"
 _FILTERED: Final = "event filters leave out some of its changes, and the pipeline began after its first ones"
 
@@ -135,7 +134,8 @@ class Coverage:
     def begin(self, name: TableName, change: LoggedChange, *, is_there: bool | None, is_made: bool = False) -> None:
         """Compares of a table only what comes after a schema change.  is_made: whether the log still tells every row of
         it where it has none from before the change."""
-        self.put(name, Cut.of(change), is_made=is_made, is_there=is_there, since=_since(change))
+        since = f"it was changed at commit ts {change.commit_ts} ({' '.join(change.text.split())})"
+        self.put(name, Cut.of(change), is_made=is_made, is_there=is_there, since=since)
 
     def begin_filtered(self, name: TableName, begin: int) -> None:
         """Compares of a table, of which event filters leave out row changes, only what comes after the copy from which
@@ -172,25 +172,11 @@ def coverage_of(
     return coverage
 
 
-def _since(change: LoggedChange) -> str:
-    text = " ".join(change.text.split())
-    shown = text if len(text) <= _SHOWN_TEXT else f"{text[:_SHOWN_TEXT]}..."
-    return f"it was changed at commit ts {change.commit_ts} ({shown})"
-
-
 def _meant(coverage: Coverage, tables: Sequence[TableName]) -> list[TableName]:
     """Gives tables that an unclear statement may mean: all of one name where the database is not known."""
     bare = {name.table.lower() for name in tables if not name.schema}
     others = (one.name for one in coverage.tables.values() if one.is_there is not False)
     return [*(name for name in tables if name.schema), *(name for name in others if name.table.lower() in bare)]
-
-
-def _changes_rows(coverage: Coverage, classified: Classified) -> bool:
-    """Tells whether a statement touches the rows of its table, the key by which they are told apart, its columns or
-    their types."""
-    has_primary = classified.tables[0].folded in coverage.primary
-    leaves = LEAVES_ROWS if has_primary else LEAVES_ROWS - OF_INDEXES
-    return not leaves.issuperset({*classified.classes} - {ChangeClass.RENAME_TABLE})
 
 
 def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> None:
@@ -223,7 +209,8 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
             for old, new in list(pairwise(tables))[::2]:
                 _rename(coverage, old, new, change)
         case kind if kind in _ALTERS:
-            if _changes_rows(coverage, classified):
+            leaves = LEAVES_ROWS if tables[0].folded in coverage.primary else LEAVES_ROWS - OF_INDEXES
+            if not leaves.issuperset({*classified.classes} - {ChangeClass.RENAME_TABLE}):
                 coverage.begin(tables[0], change, is_there=True, is_made=coverage.of(tables[0]).is_made)
             if ChangeClass.RENAME_TABLE in classified.classes:
                 _rename(coverage, tables[0], tables[-1], change)

@@ -4,7 +4,7 @@ Tables are compared by the hashes of their rows' literals first, so that only ra
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, NamedTuple
@@ -94,11 +94,9 @@ def hash_ranges(
     def hashed(table: LoggedTable, place: int, numbers: KeyNumbers, reader: SnapshotReader) -> HashedRange:
         throttle.wait()
         began = time.monotonic()
-        query = fingerprint_query(
-            literals_of(table), actual_side(table, reader, [numbers]).source(), separator=SEPARATOR
-        )
-        actual = fingerprint_of(reader.rows(query)[0])
-        return HashedRange(table, place, numbers, actual, time.monotonic() - began)
+        rows = actual_side(table, reader, [numbers]).source()
+        found = reader.rows(fingerprint_query(literals_of(table), rows, separator=SEPARATOR))
+        return HashedRange(table, place, numbers, fingerprint_of(found[0]), time.monotonic() - began)
 
     def work(reader: SnapshotReader) -> list[HashedRange]:
         with pool.at_work():
@@ -183,24 +181,20 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def cut_notes(cut: Iterable[PartitionId], extents: Mapping[PartitionId, Extent]) -> Iterator[str]:
-    """Notes the partitions whose first messages Kafka no longer holds."""
-    for topic, partition in cut:
+def log_notes(
+    control: Control, cut: Iterable[tuple[PartitionId, Extent]], names: Collection[TableName], options: VerifyOptions
+) -> Iterator[str]:
+    """Notes what of the log is not compared.
+
+    cut: partitions whose first messages Kafka no longer holds.  names: the tables of the log.
+    """
+    for (topic, partition), extent in cut:
         yield (
-            f"{topic}/{partition} begins at offset {extents[topic, partition].low:,}: of tables made before its"
-            " first message, rows that no message mentions are not covered"
+            f"{topic}/{partition} begins at offset {extent.low:,}: of tables made before its first message, rows that"
+            " no message mentions are not covered"
         )
-
-
-def bad_notes(control: Control) -> Iterator[str]:
-    """Notes the messages that could not be decoded."""
     if control.bad:
         yield f"{counted(len(control.bad), 'message')} could not be decoded, so that changes are not covered"
-    for position, reason in control.bad[:_SHOWN_BAD]:
-        yield f"{position}: {reason}"
-
-
-def left_out_notes(names: Collection[TableName], options: VerifyOptions) -> Iterator[str]:
-    """Notes the filter rules that match no table of the log.  names: its tables."""
+    yield from (f"{position}: {reason}" for position, reason in control.bad[:_SHOWN_BAD])
     for rule in unmatched_rules(options.tables, names, options.row_rules.routes) if names else ():
         yield f"the filter rule {rule!r} matches no table of the log"

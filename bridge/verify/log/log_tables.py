@@ -133,10 +133,12 @@ class LoggedTable:
         meta = [self.own(name) for name, _ in _META]
         head = f"INSERT INTO {self.expected} ({','.join([*columns, *meta])}) VALUES ("
         tail = f") ON DUPLICATE KEY UPDATE {self.own(STATE)}={UNSURE}"
+        position = (rows[name].combine_chunks().cast(TEXT) for name in ("topic", "partition", "offset"))
+        places = pc.binary_join_element_wise(*position, pa.scalar("/", TEXT))
         values = {
             STATE: pa.scalar(str(state), TEXT),
             COMMIT_TS: rows["commit_ts"].combine_chunks().cast(TEXT),
-            PLACE: _places(rows),
+            PLACE: pa.array(map(literals.text, places.to_pylist()), TEXT),
         }
         types = [self.definition.columns[name].type for name in names]
         images = with_zeros(rows[values_of].combine_chunks(), types)
@@ -206,7 +208,7 @@ class LoggedTable:
 class RowGroup(NamedTuple):
     """Row changes of a table with the same columns and the same handle key, both as the messages have them.
 
-    is_covered: whether they are behind the table's cut.  columns: with the forms of their values (`untyped`).
+    is_covered: whether they are surely behind the table's cut.  columns: with the forms of their values (`untyped`).
     has_images: whether some change is more than a delete.
     is_unclear: whether nothing tells on which side of the cut they are.
     """
@@ -283,16 +285,6 @@ def _line(column: ColumnInfo, *, is_key: bool) -> str:
         kind = "longtext" if column.data_type == "varchar" else "longblob"
     text = f" CHARACTER SET {column.charset} COLLATE {column.collation}" if column.charset else ""
     return f"{quote_name(column.name)} {kind}{text} {'NOT NULL' if is_key else 'NULL'}"
-
-
-def _places(rows: pa.Table) -> pa.Array:
-    """Writes PLACE as literals.  A capture file may name its topic in any characters."""
-    topics = rows["topic"].combine_chunks().dictionary_encode()
-    begins = pa.array([literals.text(topic)[:-1] for topic in topics.dictionary.to_pylist()], TEXT).take(topics.indices)
-    numbers = (rows[name].combine_chunks().cast(TEXT) for name in ("partition", "offset"))
-    return pc.binary_join_element_wise(
-        pc.binary_join_element_wise(begins, *numbers, pa.scalar("/", TEXT)), pa.scalar("'", TEXT), pa.scalar("", TEXT)
-    )
 
 
 def find_cuts(session: Session, definition: Definition, key: Sequence[str]) -> tuple[int, ...]:

@@ -74,11 +74,6 @@ class LogPlan:
     read: Mapping[PartitionId, PartitionStart] | None = None
     begins: Mapping[str, int] = field(default_factory=dict)
 
-    def cut(self, name: TableName) -> Cut | None:
-        """Gives the cut of a name in messages."""
-        of_table = self.coverage.get(name.folded)
-        return of_table.cut if of_table else None
-
     @cached_property
     def numbers(self) -> Mapping[NameKey, int]:
         """The numbers of the tables; those that the target does not have have none."""
@@ -135,9 +130,10 @@ def _grouped(plan: LogPlan, changes: pa.Table) -> tuple[list[RowGroup], Longs]:
 
 
 def _are_covered(plan: LogPlan, changes: pa.Table) -> tuple[Bools, Bools]:
-    """Tells which row changes are behind the cut of their table, and of which nothing tells that."""
+    """Tells which row changes are surely behind the cut of their table, and of which nothing tells that."""
     names, name_of = distinct(changes, ("schema", "table"))
-    cuts = [plan.cut(TableName(*name)) for name in names]
+    coverages = [plan.coverage.get(TableName(*name).folded) for name in names]
+    cuts = [one.cut if one else None for one in coverages]
     are_covered, are_unclear = np.ones(changes.num_rows, np.bool_), np.zeros(changes.num_rows, np.bool_)
     if not any(cuts):
         return are_covered, are_unclear
@@ -156,7 +152,7 @@ def _are_behind(cut: Cut, changes: pa.Table) -> tuple[Bools, Bools]:
     for place in cut.moment.places:
         are_unclear |= are_of_another_server(changes, cut.moment.ts, place)
     if not cut.offsets:
-        return later, are_unclear
+        return later & ~are_unclear, are_unclear
     offsets = _per_partition(changes, lambda where: cut.offsets.get(where, -1))
     by_offset = (changes["offset"].to_numpy() > offsets) & ~cut.moment.is_clearly_after(changes)
     has_offset = (offsets >= 0) & changes["by_time"].to_numpy(zero_copy_only=False)
@@ -167,7 +163,7 @@ def _are_behind(cut: Cut, changes: pa.Table) -> tuple[Bools, Bools]:
         are_unclear |= ~has_offset & (times >= cut.moment.ts) & may_have_waited
     elif cut.moment.places and not cut.moment.is_by_sending:  # a copy; or the binlog began anew
         are_unclear |= behind & ~later & may_have_waited
-    return behind, are_unclear
+    return behind & ~are_unclear, are_unclear
 
 
 class _Alike(NamedTuple):

@@ -1,14 +1,11 @@
 """Recomputes the last state of every key from the messages, on Spark's executors.
 
-Hashes rows by the literals of their values, on executors and on the target alike.
+Hashes rows by the literals of their values, on executors and on the target alike: the target writes each of its values
+as the literal that decoders make of it.  What is equal there is equal: a literal means one value, and holds no SEP.
+What is not may be equal all the same, since a value may have several literals (1.0 and 1.00).
 
-The target writes each of its values as the literal that decoders make of it, so that the hash of a message's row image
-can be compared with that of the target's row, and nothing has to be loaded.  What is equal there is equal: a literal
-means one value, and holds no SEP.  What is not may be equal all the same, since a value may have several literals
-(1.0 and 1.00); only a comparison by value tells.
-
-Keys are integers in their only spelling.  Another key may have several spellings.  When the log inserts a row by one
-of them and deletes it by another, only the target can tell that the row is gone.
+Keys are integers in their only spelling.  When the log inserts a row by one spelling of another key and deletes it by
+another one, only the target can tell that the row is gone.
 """
 
 from __future__ import annotations
@@ -200,8 +197,7 @@ class Log:
         return set().union(*groups.collect())
 
     def fingerprints(self, plan: LogPlan, cuts: Mapping[int, tuple[int, ...]]) -> dict[int, list[Fingerprint]]:
-        """Gives the fingerprints of the last states of tables (`literal_hashes.fingerprints`).  cuts: of each table, by
-        its number."""
+        """Gives the fingerprints of the last states of tables.  cuts: as of `fingerprints`, of each table."""
         if not cuts:
             return {}
         key_steps = self._steps(plan, cuts.keys(), are_hashed=True)

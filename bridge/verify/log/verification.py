@@ -12,7 +12,6 @@ from typing import Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from bridge.config import Settings
 from bridge.errors import StoppedError, UsageError
@@ -38,11 +37,9 @@ from bridge.verify.log.coverage import Coverage, NameKey, ambiguous, applied_cha
 from bridge.verify.log.loaded_comparison import (
     UNSURE,
     LoadedTable,
-    bad_notes,
-    cut_notes,
     hash_ranges,
-    left_out_notes,
     load,
+    log_notes,
     shown_with_position,
     sides,
     table_notes,
@@ -104,7 +101,12 @@ class LogVerification:
             self._look = self._target.connect(autocommit=True)
             stack.callback(self._look.close)
             self._record = read_rules(self._look, self._table.schema, self._table.name)
-            log = self._log(spark, stack.enter_context(checkpoint_folder(driver_folder(spark))))
+            self._listener.stage("decoding the messages")
+            self._extents, tables = self._source.extents(), self._options.tables
+            options = self._settings.decode_options(tables if tables.rules else None)
+            decode = event_decoder(self._protocol, replace(options, cut_rows=True, tells_unwanted=True))
+            checkpoint = stack.enter_context(checkpoint_folder(driver_folder(spark)))
+            log = Log(spark, self._source.everything(self._extents), decode, checkpoint)
             report = Report("log", snapshot.progress.applied_ts, snapshot.held_seconds)
             self._compare(log, snapshot.progress, snapshot.sessions, report)
         if self._fix:
@@ -119,14 +121,6 @@ class LogVerification:
                 yield
         except (PySparkException, Py4JError) as error:
             raise source_error(error) from error
-
-    def _log(self, spark: SparkSession, checkpoint: str) -> Log:
-        self._listener.stage("decoding the messages")
-        tables = self._options.tables
-        options = self._settings.decode_options(tables if tables.rules else None)
-        decode = event_decoder(self._protocol, replace(options, cut_rows=True, tells_unwanted=True))
-        self._extents = self._source.extents()
-        return Log(spark, self._source.everything(self._extents), decode, checkpoint)
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
@@ -154,15 +148,11 @@ class LogVerification:
         self._listener.stage("recomputing the last state of every key")
         load(self._target, loaded, log.inserts(plan, {one.table.number: one.table for one in loaded}))
         self._compare_loaded(loaded, sessions, results)
-        for one in loaded:
-            one.session.execute(f"DROP TEMPORARY TABLE {one.table.expected}")
         report.tables += results.values()
         if not report.tables:
             report.notes.append("nothing of the log is in the target yet")
-        report.notes += cut_notes(cut, self._extents)
-        report.notes += bad_notes(control)
         of_log = {*control.names, *control.left_out, *(one.name for one in coverage.tables.values())}
-        report.notes += left_out_notes(of_log, self._options)
+        report.notes += log_notes(control, [(where, self._extents[where]) for where in gone], of_log, self._options)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
 
@@ -206,14 +196,16 @@ class LogVerification:
 
         present: the target's tables."""
         coverages = coverage.tables
-        self._unclear = {group.table.folded for group in groups if group.is_unclear}
+        self._unclear: dict[NameKey, TableName] = {
+            group.table.folded: group.table for group in groups if group.is_unclear
+        }
         have_earlier_rows = {group.table.folded for group in groups if not group.is_covered}
         covered: dict[NameKey, list[RowGroup]] = {}
         for group in sorted(group for group in groups if group.is_covered):
             covered.setdefault(group.table.folded, []).append(group)
         dropped = {key for key, one in coverages.items() if one.is_there is False}
-        copies = {key for key in dropped & covered.keys() if all(group.is_unclear for group in covered[key])}
-        wanted = {key: one[0].table for key, one in covered.items() if key not in copies}
+        wanted: dict[NameKey, TableName] = {key: name for key, name in self._unclear.items() if key not in dropped}
+        wanted |= {key: one[0].table for key, one in covered.items()}
         wanted |= {key: one.name for key, one in coverages.items() if one.is_there}
         changed = {key for key, one in coverages.items() if one.since}
         on_target = {name.folded: name for name in present}
@@ -237,7 +229,10 @@ class LogVerification:
                 tables.append(table)
             else:
                 [(rows,)] = reader.rows(f"SELECT COUNT(*) FROM {table.actual}")
-                results.append(_uncompared(table, int(rows)))
+                result = TableResult(table.name, schema=table.findings, notes=table_notes(table))
+                result.is_compared = table.is_whole and not table.uncovered  # the log holds no row of it
+                result.extra, result.not_covered = (int(rows), 0) if result.is_compared else (0, int(rows))
+                results.append(result)
         results += (
             TableResult(name, schema=("the table is missing",)) for key, name in wanted.items() if key not in on_target
         )
@@ -333,11 +328,3 @@ class LogVerification:
 
     def _reader(self, session: Session) -> SnapshotReader:
         return SnapshotReader(session, is_snapshot=True, place=f"target {self._target}")
-
-
-def _uncompared(table: LoggedTable, rows: int) -> TableResult:
-    """Gives the result of a table of which no row is compared.  rows: how many it has."""
-    result = TableResult(table.name, schema=table.findings, notes=table_notes(table))
-    if table.is_whole and not table.uncovered:
-        return replace(result, extra=rows)
-    return replace(result, not_covered=rows, is_compared=False)
