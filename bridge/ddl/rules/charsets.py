@@ -35,11 +35,15 @@ def names(statement: StatementParts, site: Site) -> Iterator[Edit]:
 
 def charsets(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces character sets that the target does not know by utf8mb4, which holds all characters; also TiDB's latin1,
-    whose texts are utf8mb4, and those without a collation that compares like the source's.  Refuses bytes as texts."""
+    whose texts are utf8mb4, and those without a collation that compares like the source's.  Refuses bytes as texts:
+    BYTE behind a column's type means `CHARACTER SET binary`."""
+    refuses_bytes = site.is_of_debezium and not site.is_approved
+    if refuses_bytes and any(statement.in_columns("BYTE")):
+        raise UnsupportedError(_TEXTS)
     for scope in _scopes(statement):
         for named in _charset_names(scope):
             name, chosen = _plain(named), site.collations.charset_on(site.target.collations, _plain(named))
-            if name == "binary" and site.is_of_debezium and not site.is_approved:
+            if refuses_bytes and name == "binary":
                 raise UnsupportedError(_TEXTS)
             if name not in site.target.collations.defaults and name not in {"default", "binary"}:
                 yield Edit(*named.span, "utf8mb4", f"the target has no character set {name}")
