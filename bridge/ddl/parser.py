@@ -483,6 +483,7 @@ def _rename(reader: TokenReader) -> Classified:
             raise NotUnderstoodError
         touched.append(reader.table())
         if reader.peek().text != ",":
-            several = len(touched) > 2
-            return replace(_plain(StatementKind.RENAME_TABLE, *touched), swaps=Swap.TABLES if several else None)
+            renamed = _plain(StatementKind.RENAME_TABLE, *touched)
+            old, new = ({name.folded for name in renamed.tables[start::2]} for start in (0, 1))
+            return replace(renamed, swaps=Swap.TABLES if old <= new else None)  # else a name is gone afterwards
         reader.at += 1

@@ -319,7 +319,7 @@ def test_a_node_that_lags_is_waited_for(cluster: Cluster, session: Session, monk
     assert shown(session) == [(10,), (10,), (20,), (20,), (30,), (30,)]
 
 
-@pytest.mark.parametrize("scenario", sorted(SCENARIOS.keys() - {"exchange partition"}))  # 10.11 lacks a clause of it
+@pytest.mark.parametrize("scenario", sorted(SCENARIOS))
 def test_crash_at_every_step(cluster: Cluster, victims: Victims, scenario: str) -> None:
     """Ends equal, as on a single server."""
     crash_points.test_crash_at_every_step_around_schema_changes(cluster.second.url, victims, scenario)

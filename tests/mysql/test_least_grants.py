@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from bridge.commands.check import Level, grants
-from bridge.ddl.rule import Flavour
 from bridge.errors import TargetError
 from bridge.mysql.connection.session import Session
 from tests.support.command import bridge
@@ -99,13 +98,11 @@ def test_commands(server: str, least: str, golden: Path) -> None:
 def test_each_grant_by_itself(least: str, session: Session) -> None:
     """Taken away on a real server, it is the one that check names, with the GRANT that gives it back; with all of them
     nothing is missing."""
-    flavour = Flavour.TIDB if session.is_tidb else Flavour.MYSQL
     places = [("`m`.*", grants.REPLICATED), ("`_bridge`.*", grants.OWN)]
-    places += [] if session.is_tidb else [("*.*", grants.SERVER)]
 
     def lacking() -> list[str]:
         with admin(least) as account:
-            found = grants.judge(grants.gather(account), flavour, "_bridge", ["m"])
+            found = grants.judge(grants.gather(account), "_bridge", ["m"])
             return [one.fix for one in found if one.level is not Level.OK]
 
     assert lacking() == []

@@ -17,7 +17,7 @@ from tests.support.scenarios import SCENARIOS, begin, setup_and_events
 from tests.support.sweeps import BANK_OPTIONS, die_again_and_again, die_everywhere, state
 from tests.support.victims import Victims
 
-LIKE_OTHERS = {"exchange partition", "drop database", "create", "truncate", "drop of two", "swap by one rename"}
+LIKE_OTHERS = {"drop database", "create", "truncate", "drop of two"}
 """Their steps are those of a schema change that is tried each time."""
 
 

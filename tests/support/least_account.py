@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from bridge.commands.check import grants
-from bridge.ddl.rule import Flavour, read_version
 from bridge.model import quote_name
 from tests.support.pipelines import admin
 
@@ -17,14 +16,11 @@ _USER = "least@'%'"
 def least_account(url: str, databases: Iterable[str]) -> Iterator[str]:
     """Makes the account, for pipelines that replicate these databases; gives the URL by which it connects."""
     with admin(url) as session:
-        flavour, _ = read_version(str(session.value("SELECT VERSION()")))
         session.execute(f"CREATE USER {_USER}")
         try:
             for database in databases:
                 session.execute(f"GRANT {_named(grants.REPLICATED)} ON {quote_name(database)}.* TO {_USER}")
             session.execute(f"GRANT {_named(grants.OWN)} ON _bridge.* TO {_USER}")
-            if flavour is not Flavour.TIDB:
-                session.execute(f"GRANT {_named(grants.SERVER)} ON *.* TO {_USER}")
             yield url.replace("root@", "least@")
         finally:
             session.execute(f"DROP USER {_USER}")

@@ -22,9 +22,6 @@ def k_row(ts: int, a: int) -> RowChange:
 
 T = "CREATE TABLE m.t (id INT PRIMARY KEY, v INT)"
 K = "CREATE TABLE m.k (a INT)"
-PARTITIONED = (
-    "CREATE TABLE m.p (id INT PRIMARY KEY, v INT) PARTITION BY RANGE (id) (PARTITION p0 VALUES LESS THAN (100))"
-)
 
 SCENARIOS: dict[str, tuple[list[str], list[RowChange | DdlStatement]]] = {
     "add column": (
@@ -58,14 +55,6 @@ SCENARIOS: dict[str, tuple[list[str], list[RowChange | DdlStatement]]] = {
             t_row(12, 2, 2),
         ],
     ),
-    "swap by one rename": (
-        [T, "CREATE TABLE m.u LIKE m.t", "INSERT INTO m.u VALUES (9, 9)"],
-        [
-            t_row(10, 1, 1),
-            schema_change(11, "RENAME TABLE `m`.`t` TO `m`.`tmp`, `m`.`u` TO `m`.`t`, `m`.`tmp` TO `m`.`u`"),
-            t_row(12, 2, 2),
-        ],
-    ),
     "truncate": (
         [T, K],
         [
@@ -89,16 +78,6 @@ SCENARIOS: dict[str, tuple[list[str], list[RowChange | DdlStatement]]] = {
         ],
     ),
     "drop of two": ([T, K], [t_row(10, 1, 1), schema_change(11, "DROP TABLE `m`.`t`, `m`.`k`")]),
-    "exchange partition": (
-        [T, PARTITIONED, "INSERT INTO m.p VALUES (9, 9)"],
-        [
-            t_row(10, 1, 1),
-            schema_change(11, "ALTER TABLE `m`.`p` EXCHANGE PARTITION `p0` WITH TABLE `m`.`t`"),
-            t_row(12, 2, 2),
-            schema_change(12, "ALTER TABLE `m`.`p` EXCHANGE PARTITION `p0` WITH TABLE `m`.`t` WITHOUT VALIDATION"),
-            t_row(13, 3, 3),
-        ],
-    ),
     "several of one commit_ts": (
         [T],
         [

@@ -90,7 +90,7 @@ class Doctor:
         reserved = ReservedSchemas(settings.target.schema_name)
         changes = [event for event in found.events if isinstance(event, RowChange | DdlStatement)] if found else []
         names = {change.schema for change in changes if change.schema and not reserved.why(change.schema)}
-        yield from grants.judge(facts.grants, facts.flavour, settings.target.schema_name, names)
+        yield from grants.judge(facts.grants, settings.target.schema_name, names)
         if found:
             gather = partial(tables.gather, target, found, settings, is_known=facts.progress is not None)
             yield from _of("target", gather, lambda got: tables.judge(got, found, settings))

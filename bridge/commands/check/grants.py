@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from bridge.commands.check import Finding, fail, ok, warn
-from bridge.ddl.rule import Flavour
 from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
 
@@ -35,11 +34,6 @@ OWN: Final[Needs] = dict.fromkeys(
     ("SELECT", "INSERT", "UPDATE", "DELETE", "CREATE", "ALTER", "CREATE TEMPORARY TABLES"), ""
 )
 """What is needed on the bridge's own database."""
-SERVER: Final[Needs] = {
-    "PROCESS": "after a crash in an EXCHANGE PARTITION the bridge cannot tell whether it ran, and holds it for the"
-    " operator",
-}
-"""What is needed on `*.*`; TiDB's ids are there for everybody."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +50,7 @@ def gather(session: Session) -> GrantFacts:
     return GrantFacts(f"'{name}'@'{host}'", tuple(str(row[0]) for row in session.rows("SHOW GRANTS")))
 
 
-def judge(facts: GrantFacts, flavour: Flavour, own: str, replicated: Collection[str]) -> Iterator[Finding]:
+def judge(facts: GrantFacts, own: str, replicated: Collection[str]) -> Iterator[Finding]:
     """Compares the grants, one by one, with the least that is needed.
 
     own: the bridge's database.  replicated: the databases that are replicated, as far as they are known.
@@ -65,12 +59,10 @@ def judge(facts: GrantFacts, flavour: Flavour, own: str, replicated: Collection[
     yield from _judge_scope(held, facts.user, own, OWN)
     for database in sorted(replicated):
         yield from _judge_scope(held, facts.user, database, REPLICATED)
-    if flavour is not Flavour.TIDB:
-        yield from _judge_scope(held, facts.user, None, SERVER)
 
 
-def _judge_scope(held: Sequence[Granted], user: str, database: str | None, needs: Needs) -> Iterator[Finding]:
-    where = "*.*" if database is None else f"{quote_name(database)}.*"
+def _judge_scope(held: Sequence[Granted], user: str, database: str, needs: Needs) -> Iterator[Finding]:
+    where = f"{quote_name(database)}.*"
     missing = [privilege for privilege in needs if not allow(held, privilege, database)]
     if hard := ", ".join(privilege for privilege in missing if not needs[privilege]):
         yield fail("grants", f"the user lacks on {where}: {hard}", f"GRANT {hard} ON {where} TO {user}")
@@ -98,8 +90,8 @@ def read_grants(lines: Iterable[str]) -> Sequence[Granted]:
     return [granted for line in lines if (granted := _read_line(line))]
 
 
-def allow(grants: Sequence[Granted], privilege: str, database: str | None) -> bool:
-    """Tells whether an account has a privilege on all of a database; None: on all databases.
+def allow(grants: Sequence[Granted], privilege: str, database: str) -> bool:
+    """Tells whether an account has a privilege on all of a database.
 
     Of grants on databases only those with the closest name count, as in the server: one by its very name hides those by
     a pattern.
@@ -110,7 +102,7 @@ def allow(grants: Sequence[Granted], privilege: str, database: str | None) -> bo
     if any(line.names(privilege) for line in everywhere if not line.revokes):
         return not revoked
     granted = [line for line in exact if not line.revokes]
-    if database is not None and not granted:
+    if not granted:
         granted = [line for line in grants if line.schema is not None and _matches(line.schema, database)]
     return any(line.names(privilege) for line in granted)
 

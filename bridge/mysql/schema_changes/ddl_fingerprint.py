@@ -27,7 +27,6 @@ from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import span_of, statement_parts
 from bridge.ddl.lexer import Named
 from bridge.ddl.parser import Classified, Refused, Swap, Unclear, classify
-from bridge.ddl.rule import Capabilities, Flavour, Version
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName, quote_name
 from bridge.mysql.connection.session import Session
@@ -39,7 +38,6 @@ _MAY_HAVE_RUN: Final = frozenset(
 )
 """States of a statement that may have been sent: what the operator decides does not tell whether it ran."""
 _NO_SUCH: Final = frozenset({ER.BAD_DB_ERROR, ER.NO_SUCH_TABLE})
-_ACCESS_DENIED: Final = frozenset({1044, 1045, 1109, 1142, 1227})
 
 
 class Ran(Enum):
@@ -58,26 +56,23 @@ class Conclusion(NamedTuple):
 
 
 class Evidence(NamedTuple):
-    """The state of everything that a statement touches.  Each part is a digest, "" where it could not be seen.
+    """The state of everything that a statement touches, as digests.
 
     definitions: as SHOW CREATE prints them.  printed_by: the server's version and settings, which decide how it prints
     them.
-    order: the ids of tables and partitions with their names, on this server.  ids: the same without the names.
     """
 
     definitions: str
     printed_by: str
-    order: str = ""
-    ids: str = ""
 
     @property
     def fingerprint(self) -> str:
-        """All parts as one text, for the journal."""
+        """Both parts as one text, for the journal."""
         return ":".join(self)
 
 
 def conclude(before: str, now: Evidence, swaps: Swap | None) -> Conclusion:
-    """Compares the fingerprint from before a statement with the present one.  Only parts that both could see count.
+    """Compares the fingerprint from before a statement with the present one.
 
     A statement that swaps nothing changes a definition, or may run again, since nothing is written to the target
     meanwhile.
@@ -94,86 +89,24 @@ def conclude(before: str, now: Evidence, swaps: Swap | None) -> Conclusion:
             "the target shows another definition than before, but is another version now or has other settings, by"
             " which it may show the same one in other words",
         )
-    if swaps is Swap.COLUMNS:
-        return Conclusion(Ran.UNCLEAR, "it swaps names of columns, which can leave the definition as it was")
-    return _conclude_by_ids(old, now) if swaps else Conclusion(Ran.NO)
+    if swaps is not None:
+        return Conclusion(Ran.UNCLEAR, f"it swaps {swaps}, which can leave the definition as it was")
+    return Conclusion(Ran.NO)
 
 
-def _conclude_by_ids(old: Evidence, now: Evidence) -> Conclusion:
-    if not (old.ids and now.ids):
-        when = "before it ran" if now.ids else "now" if old.ids else "before it ran, nor now"
-        return Conclusion(
-            Ran.UNCLEAR,
-            "it can swap the contents of tables, which only their ids show, and the target user could not see those"
-            f" {when} (that takes the PROCESS privilege, and tables of InnoDB)",
-        )
-    if old.order == now.order:
-        return Conclusion(Ran.NO)
-    if old.ids == now.ids:
-        return Conclusion(Ran.YES)
-    return Conclusion(
-        Ran.UNCLEAR,
-        "it can swap the contents of tables, which only their ids show, and those are all others now: the tables were"
-        " built anew, or this is another server",
-    )
-
-
-class _TableIds(NamedTuple):
-    """How a flavour shows the ids of a table and its partitions from version `since` on.  Ids change when contents are
-    swapped or truncated.
-
-    args: "path" and "partitions" as InnoDB names files, or "schema" and "table".
-    """
-
-    flavour: Flavour
-    since: Version
-    query: str
-    args: tuple[str, ...]
-    source: str
-
-
-_INNODB: Final = "SELECT name, table_id FROM information_schema.{} WHERE name = %s OR name LIKE %s ORDER BY name"
-_TABLE_IDS: Final = (
-    _TableIds(Flavour.MARIADB, (), _INNODB.format("innodb_sys_tables"), ("path", "partitions"),
-              "mariadb.com/kb/en/information-schema-innodb_sys_tables-table"),
-    _TableIds(Flavour.MYSQL, (8, 0, 3), _INNODB.format("innodb_tables"), ("path", "partitions"),
-              "dev.mysql.com/doc/refman/8.0/en/information-schema-innodb-tables-table.html"),
-    _TableIds(Flavour.MYSQL, (), _INNODB.format("innodb_sys_tables"), ("path", "partitions"),
-              "dev.mysql.com/doc/refman/5.7/en/information-schema-innodb-sys-tables-table.html"),
-    _TableIds(
-        Flavour.TIDB, (),
-        "SELECT table_name, tidb_table_id FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
-        " UNION ALL SELECT partition_name, tidb_partition_id FROM information_schema.partitions"
-        " WHERE table_schema = %s AND table_name = %s ORDER BY 1",
-        ("schema", "table", "schema", "table"),
-        "docs.pingcap.com/tidb/stable/information-schema-partitions",
-    ),
-)  # fmt: skip
 _PRINTING: Final = (
     *("version", "sql_mode", "old_mode", "sql_quote_show_create", "show_create_table_verbosity", "show_old_temporals"),
     "show_gipk_in_create_table_and_information_schema",
 )
-_SERVER: Final = ("server_uuid", "hostname", "port")
 
 
-def evidence(session: Session, target: Capabilities, classified: Classified) -> Evidence:
-    """Reads everything that `classified` touches, as the server shows it now; reads ids only where they may matter."""
+def evidence(session: Session, classified: Classified) -> Evidence:
+    """Reads everything that `classified` touches, as the server shows it now."""
     databases = [_database(session, classified.database)] if classified.database else []
     shapes = [definition(session, name) for name in classified.tables]
-    variables = session.variables("SESSION", (*_PRINTING, *_SERVER))
+    variables = session.variables("SESSION", _PRINTING)
     printed_by = [variables.get(name) for name in _PRINTING]
-    look = Evidence(_digest([*databases, *shapes], 12), _digest(printed_by, 8))
-    if classified.swaps is not Swap.TABLES:
-        return look
-    ids = [_table_ids(session, target, name) for name in classified.tables]
-    are_tables = [(shape or "").startswith("CREATE TABLE") for shape in shapes]
-    if any(is_table and not of_table for is_table, of_table in zip(are_tables, ids, strict=True)):
-        return look
-    # MariaDB has no id that a copy of its files would not share; in TiDB, ids belong to the cluster
-    server = variables.get("server_uuid") or f"{variables.get('hostname')}:{variables.get('port')}"
-    where = "" if target.flavour is Flavour.TIDB else server
-    only_ids = sorted(str(number) for of_table in ids for _, number in of_table)
-    return look._replace(order=_digest([where, *ids], 8), ids=_digest([where, *only_ids], 8))
+    return Evidence(_digest([*databases, *shapes], 12), _digest(printed_by, 8))
 
 
 def may_be_ahead(session: Session, journal: Journal, pending: Iterable[SchemaChange]) -> bool:
@@ -210,25 +143,6 @@ def _database(session: Session, name: str) -> str:
         if error_code(error) in _NO_SUCH:
             return "absent"
         raise
-
-
-def _table_ids(session: Session, target: Capabilities, name: TableName) -> list[tuple[object, ...]]:
-    """Reads the ids of a table and its partitions; none when the target does not show them (PROCESS privilege)."""
-    row = next(row for row in _TABLE_IDS if row.flavour is target.flavour and target.version >= row.since)
-    path = f"{_file_name(name.schema)}/{_file_name(name.table)}"
-    pattern = re.sub(r"([\\%_])", r"\\\1", path) + "#P#%"
-    values = {"path": path, "partitions": pattern, "schema": name.schema, "table": name.table}
-    try:
-        return session.rows(row.query, [values[arg] for arg in row.args])
-    except MySQLError as error:
-        if error_code(error) in _ACCESS_DENIED:
-            return []
-        raise
-
-
-def _file_name(name: str) -> str:
-    """Spells a name as InnoDB does: characters other than letters, digits and _ become @ and four hex digits."""
-    return "".join(c if c.isascii() and (c.isalnum() or c == "_") else f"@{ord(c):04x}" for c in name)
 
 
 _UNDO: Final = {ER.DUP_FIELDNAME: "COLUMN", ER.DUP_KEYNAME: "INDEX"}

@@ -150,7 +150,7 @@ class SchemaChangeRunner:
         if plan is None:
             return
         wait_while_running(session, self._tag(change))
-        now = evidence(session, self._around.capabilities(session), plan.classified)
+        now = evidence(session, plan.classified)
         resumed = (
             entry if entry is not None and entry.fingerprint and entry.state is not JournalState.REPLACED else None
         )
