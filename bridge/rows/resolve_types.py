@@ -140,8 +140,8 @@ def typed(catalog: Mapping[TableName, Table], changes: pa.Table, checked: Checke
     """Gives row changes (EVENT_SCHEMA) ready literals and plain names; the same object when they have them already.
 
     checked: column lists that need no comparison with the target's types; those that are found to fit are added.
-    Raises ApplyError for a column that is narrower than the upstream's, RefusedRowsError for a value that its column
-    cannot hold.  Logs once per column what the format has lost.
+    Raises ApplyError for a column that stores values otherwise than the upstream's, RefusedRowsError for a value that
+    its column cannot hold.  Logs once per column what the format has lost.
     """
     shapes, shape_of = distinct(changes, ("schema", "table", "columns"))
     tables = [(catalog[TableName(schema, table)], columns) for schema, table, columns in shapes]

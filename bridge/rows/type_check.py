@@ -40,7 +40,7 @@ from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.values.column_types import Usual
 from bridge.rows.gathering import Longs, position_of
 from bridge.rows.literal_offsets import Cells
-from bridge.rows.type_widths import Fit, as_bytes, fit_of
+from bridge.rows.type_families import as_bytes, stores_otherwise
 from bridge.tso import tso_ms
 
 
@@ -178,31 +178,26 @@ def _changed(
 def check_types(
     table: Table, names: Sequence[str], types: Sequence[str], commit_ts: int, *, by_time: bool = False
 ) -> None:
-    """Raises ApplyError when a column of the target is narrower than upstream, or stores its values differently.  The
-    error names table, column, both types and the commit_ts.
+    """Raises ApplyError when a column of the target stores some values otherwise than upstream.  The error names table,
+    column, both types and the commit_ts.
 
     commit_ts: of the first row change with these types.
     types: as the messages declare them, "" where they do not.  Columns that the target lacks are left to `check_needs`.
-    by_time: changes without a commit_ts of their own.  They may seem to be earlier than a schema change that they
-    follow, and official Canal may take types from the table of another moment.  So a narrower column is only a warning.
-    And official Canal calls a BINARY(4) CHAR(4) where it was declared as a text with CHARACTER SET binary.
+    by_time: changes without a commit_ts of their own: official Canal calls a BINARY(4) CHAR(4) where it was declared as
+    a text with CHARACTER SET binary.
     """
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
-        fit = Fit.MAY_FIT if column is None or column.generated else fit_of(declared, column.type)
-        if by_time and fit is Fit.DIFFERENT and column is not None:
-            fit = fit_of(as_bytes(declared), column.type)
-        if column is None or fit not in _MISFIT:
+        if column is None or column.generated or not stores_otherwise(declared, column.type):
             continue
-        what = f"the column {column.name} of the target's table {table.name} is {column.type}, {_MISFIT[fit]}"
-        if not (by_time and fit is Fit.NARROWER):
-            raise ApplyError(f"{what} upstream: {declared}", where=_where(table, commit_ts), fix=_FIX)
-        from structlog import get_logger  # late: executors do without
-
-        get_logger().warning("column_narrower", what=f"{what} upstream", declared=declared, commit_ts=commit_ts)
-
-
-_MISFIT: Final = {Fit.NARROWER: "narrower than", Fit.DIFFERENT: "which stores some values differently than"}
+        if by_time and not stores_otherwise(as_bytes(declared), column.type):
+            continue
+        raise ApplyError(
+            f"the column {column.name} of the target's table {table.name} is {column.type}, which stores some values"
+            f" differently than upstream: {declared}",
+            where=_where(table, commit_ts),
+            fix=_FIX,
+        )
 
 
 def _cut(table: Table, changes: pa.Table, row: int, column: Column, at: int) -> RefusedRowsError:
