@@ -18,7 +18,7 @@ import structlog
 from pymysql.err import MySQLError
 
 from bridge.errors import BridgeError, StoppedError
-from bridge.model import Advance, Table, TableName, goes_by_partition
+from bridge.model import Advance, Table, TableName
 from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import check_matched, matched_rows
@@ -27,7 +27,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOCK_WAIT, LOST, LockConflictError, is_lock_wait, server_words
 from bridge.mysql.state.ownership import Ownership, mark_connection
-from bridge.mysql.state.progress import Progress, ProgressTable
+from bridge.mysql.state.progress import ProgressTable
 from bridge.phases import Phase
 from bridge.rows.key_spellings import is_alone
 from bridge.rows.net_changes import odd_tables
@@ -196,24 +196,12 @@ class ParallelWriter(Writer):
     """A writer that has executors write large steps.
 
     connections: how many tasks write at once, at most.
-    begun_ts: where the step ends that was interrupted before (TSO), 0 when there was none.
-    only_begun: whether the consistency is `atomic`, so that only that step is written in parts.
     options: those of `Writer`.
     """
 
-    def __init__(
-        self,
-        ownership: Ownership,
-        *,
-        executors: Executors,
-        connections: int,
-        begun_ts: int = 0,
-        only_begun: bool = False,
-        **options: Any,
-    ) -> None:
+    def __init__(self, ownership: Ownership, *, executors: Executors, connections: int, **options: Any) -> None:
         super().__init__(ownership, **options)
         self._executors, self._connections = executors, connections
-        self._begun_ts, self._only_begun = begun_ts, only_begun
         self._unreached, self._is_told = 0, False
         self._marked_on: Session | None = None
 
@@ -223,15 +211,14 @@ class ParallelWriter(Writer):
         Raises what `Writer.apply` raises: if a task cannot write its part, one transaction writes the whole step, and
         its outcome counts.
         """
-        may_go_in_parts = self._unreached < _UNREACHED and (not self._only_begun or step.old_ts < self._begun_ts)
-        if may_go_in_parts and isinstance(source, RowStatements):
+        if self._unreached < _UNREACHED and isinstance(source, RowStatements):
             divided = self._divided(source)
             source = source if divided is None else self._rest_of(step, source, *divided)
         super().apply(step, source)
 
     def writes_apart(self, rows: RowChanges) -> bool:
         """Tells whether executors will probably write these rows."""
-        return not self._only_begun and self._executors.write(rows)
+        return self._executors.write(rows)
 
     def _divided(self, source: RowStatements) -> tuple[RowStatements, RowStatements] | None:
         """Divides a step into what executors write and the rest; None where it is one transaction."""
@@ -329,34 +316,3 @@ def _tell(error: Exception) -> None:
         raise error
     what, fix = (error.what, error.fix) if isinstance(error, StoppedError) else (str(error), "")
     log.warning("written_again", why=what, fix=fix or _NO_FIX)
-
-
-def writer_of(
-    ownership: Ownership,
-    progress: Progress,
-    *,
-    is_parallel: bool,
-    executors: Executors,
-    connections: int,
-    **options: Any,
-) -> Writer:
-    """Makes the writer.  A step of `parallel` that was interrupted is finished as it was begun: one transaction would
-    gain nothing, and the target may refuse it, as it can be much larger than any other.
-
-    executors, connections, options: those of `ParallelWriter`.
-    """
-    is_begun = progress.in_parts and not goes_by_partition(progress.positions)
-    if not is_parallel and not is_begun:
-        return Writer(ownership, **options)
-    if not is_parallel:
-        log.info(
-            "interrupted_step", up_to=progress.applying_ts, written_by=f"{connections} connections, as it was begun"
-        )
-    return ParallelWriter(
-        ownership,
-        executors=executors,
-        connections=connections,
-        begun_ts=progress.applying_ts if is_begun else 0,
-        only_begun=not is_parallel,
-        **options,
-    )

@@ -19,7 +19,7 @@ from bridge.model import UNUSED, PartitionId, Positions, TableName, goes_by_part
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.catalog import find_side_effects, refuse_side_effects
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel import writer_of
+from bridge.mysql.parallel import ParallelWriter
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier, ApplierConfig, Counts, IdlePolicy
@@ -102,17 +102,13 @@ class Assembly:
         """Returns the rules of the filter that are for none of the tables that were met."""
         return unmatched_rules(self.tables, met, self.settings.table_routes) if met else ()
 
-    def writer(self, ownership: Ownership, progress: Progress, end: End) -> Writer:
-        """Makes the writer for the setting `consistency`.  progress: as it was at the start."""
-        return writer_of(
-            ownership,
-            progress,
-            is_parallel=self.settings.consistency == "parallel",
-            executors=self.executors,
-            connections=self.settings.stream.writers,
-            end=end,
-            ddl=self.settings.ddl_rules(),
-        )
+    def writer(self, ownership: Ownership, end: End) -> Writer:
+        """Makes the writer for the setting `consistency`."""
+        ddl = self.settings.ddl_rules()
+        if self.settings.consistency != "parallel":
+            return Writer(ownership, end=end, ddl=ddl)
+        connections = self.settings.stream.writers
+        return ParallelWriter(ownership, executors=self.executors, connections=connections, end=end, ddl=ddl)
 
     def transactions(self, progress: Progress, extents: Extents) -> PartitionId | None:
         """Gives the partition of Debezium's topic of transactions, if changes are applied in their order: from the

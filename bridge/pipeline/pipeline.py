@@ -116,7 +116,7 @@ class Pipeline:
         if self._watcher is not None:
             self._watcher.starting(ends)
         with expected_errors(target), self._own(plan, ends) as owned:
-            writer = self._assembly.writer(owned.ownership, owned.progress, ends.target)
+            writer = self._assembly.writer(owned.ownership, ends.target)
             self._break_off = writer.break_off
             with (
                 closing(writer),

@@ -25,7 +25,7 @@ from bridge.model import PartitionId, goes_by_partition, quote_name
 from bridge.mysql.apply.writer import Writer, no_trace
 from bridge.mysql.connection.session import SESSION_SETTINGS, Session
 from bridge.mysql.connection.target import Target
-from bridge.mysql.parallel import Executors, ExecutorWriter, writer_of
+from bridge.mysql.parallel import Executors, ExecutorWriter, ParallelWriter
 from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.routes_record import keep_rules
@@ -123,14 +123,9 @@ def opened(
         assert progress is not None
         if rules is not None:
             keep_rules(ownership.control, table.schema, progress, rules, accepts_change=True)
-        writer = writer_of(
-            ownership,
-            progress,
-            is_parallel=writers > 0,
-            executors=executors or NearExecutors(Amount(rows_per_transaction, bytes_per_transaction), trace),
-            connections=writers or 2,
-            **options,
-        )
+        near = executors or NearExecutors(Amount(rows_per_transaction, bytes_per_transaction), trace)
+        parallel = {"executors": near, "connections": writers, **options}
+        writer = ParallelWriter(ownership, **parallel) if writers else Writer(ownership, **options)
         stack.callback(ExecutorWriter.close)
         stack.callback(writer.close)
         config = ApplierConfig(
