@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bridge.errors import RefusedRowsError
+from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import Event
 from bridge.model import Advance, TableName
 from bridge.mysql import parallel
@@ -232,6 +232,36 @@ def test_a_task_leaves_a_server_that_the_driver_has_left(target: str, session: S
         assert left_behind is not None
         assert left_behind.cannot_connect
     assert session.rows("SELECT * FROM m.t") == [(1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "said", "mended"),
+    [
+        ("REVOKE INSERT ON m.* FROM bridge@'%'", "INSERT command denied", "GRANT INSERT ON m.* TO bridge@'%'"),
+        ("ALTER TABLE m.t ADD CONSTRAINT c CHECK (v < 200)", "4025", "ALTER TABLE m.t DROP CONSTRAINT c"),
+    ],
+)
+def test_what_a_task_cannot_write_stops_the_bridge(
+    target: str, session: Session, spoilt: str, said: str, mended: str
+) -> None:
+    """It is not taken for written: the bridge says why it is not, and goes on once nothing is in its way."""
+    events = [in_one_partition([*changes("t", ts, ts), boundary(ts + 1)], ts) for ts in (100, 200)]
+    session.execute("CREATE USER bridge@'%'")
+    try:
+        session.execute("GRANT ALL ON _bridge.* TO bridge@'%'")
+        session.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON m.* TO bridge@'%'")
+        url = target.replace("root@", "bridge@")
+        with opened(url, [("cdc", 0)], writers=2) as pipeline:
+            pipeline.take(events[0])
+            session.execute(spoilt)
+            with pytest.raises(ApplyError, match=said):
+                pipeline.take(events[1])
+        session.execute(mended)
+        with opened(url, [("cdc", 0)], writers=2) as again:
+            again.take(events[1])
+    finally:
+        session.execute("DROP USER bridge@'%'")
+    assert counts(session)["t"] == (COUNT, ALL[1] + 200 * COUNT)
 
 
 class _Far(NearExecutors):
