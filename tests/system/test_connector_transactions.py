@@ -26,7 +26,6 @@ from tests.support.debezium_connector import LOSSLESS, MARIADB, MYSQL, OLD, Debe
 from tests.support.pipelines import admin, sql
 from tests.support.registry import serving
 from tests.support.waiting import wait_for
-from tests.system.test_debezium_connector import IN_BINLOG
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -36,6 +35,7 @@ SUM = "SELECT " + " + ".join(f"(SELECT SUM(balance) FROM bank.{table})" for tabl
 COUNT = "SELECT COUNT(*) FROM bank.ledger"
 BETWEEN = f"{SUM}, (SELECT MIN(applied_ts = applying_ts) FROM _bridge.progress)"
 """The sum, and whether the target is between two steps of `parallel`, as one snapshot."""
+IN_BINLOG = ("--log-bin=binlog", "--server-id=1", "--binlog-format=ROW", "--binlog-row-image=FULL")
 GTIDS = ("--gtid-mode=ON", "--enforce-gtid-consistency")
 IN_OFFSET = "transaction_data_collection_order_"
 """Before the name of a table: how many of its rows in the last transaction the connector has sent."""

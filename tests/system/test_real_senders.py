@@ -17,6 +17,7 @@ from typing import Any, Final
 
 import pymysql
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from bridge.config import Settings
 from bridge.local import Kafka, LocalError, MariaDB, MySQL
@@ -24,7 +25,8 @@ from bridge.local.sql_server import SqlServer
 from tests.support.canal_server import CanalServer
 from tests.support.captures import Line, write_lines
 from tests.support.command import Process, bridge
-from tests.support.debezium_connector import OLD
+from tests.support.debezium_connector import MYSQL as DEBEZIUM
+from tests.support.debezium_connector import OLD, DebeziumConnector
 from tests.support.error_messages import entries
 from tests.support.pipelines import admin, decoded, drop_all, run_all, sql
 from tests.support.senders import (
@@ -190,6 +192,48 @@ def test_the_example_of_settings_is_right_for_canal(
     ended = bridge("replay", "--config", str(settings))
     assert ended.code == 0, ended.err
     assert contents(target) == contents(upstream.url)
+    ended = bridge("verify", "--against", "upstream", "--config", str(settings))
+    assert ended.code == 0, ended.out + ended.err
+
+
+OF_THE_EXAMPLE: Final = (
+    "CREATE DATABASE shop",
+    "CREATE TABLE shop.orders (id INT PRIMARY KEY, total DECIMAL(9,2) DEFAULT 1.50, at TIMESTAMP(3) NULL, span TIME)",
+    "CREATE TABLE shop.customers (id BIGINT PRIMARY KEY, name VARCHAR(20) DEFAULT 'nobody', photo BLOB)",
+    "INSERT INTO shop.orders VALUES (1, NULL, '2026-03-01 10:00:00.125', '-10:00:00'), (2, 9.99, NULL, '25:00:00')",
+    "INSERT INTO shop.customers VALUES (1, NULL, x'00FF'), (2, 'Ada', NULL)",
+)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("upstream", ["Debezium, MySQL"], indirect=True)
+def test_the_example_of_settings_is_right_for_the_connector(
+    upstream: SqlServer, target: str, kafka: Kafka, tmp_path: Path
+) -> None:
+    """`bridge config example debezium-connector`: the connector's properties that it names, and the bridge's own."""
+    servers = kafka.bootstrap_servers
+    settings, text = example_settings("debezium-connector", tmp_path, servers, target, upstream.url)
+    options = dict(re.findall(r'^#   "(.*?)": "(.*?)",?$', text, re.MULTILINE))
+    work(upstream.url, OF_THE_EXAMPLE)
+    client, topics = AdminClient({"bootstrap.servers": servers}), {"shop", "shop.shop.orders", "shop.shop.customers"}
+    with DebeziumConnector(
+        *(servers, upstream.port, "shop", options["topic.prefix"]), schemas=True, release=DEBEZIUM, more=options
+    ):
+        wait_for(lambda: set(client.list_topics(timeout=30).topics) >= topics, "the connector has made no topics", 120)
+        with Process(tmp_path, "run", "--config", str(settings)) as process:
+            work(
+                upstream.url,
+                (
+                    "TRUNCATE TABLE shop.customers",
+                    "INSERT INTO shop.customers VALUES (3, NULL, x'01')",
+                    "UPDATE shop.orders SET total = NULL WHERE id = 2",
+                ),
+            )
+            there = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'shop'"
+            process.wait_for(lambda: sql(target, there) == [(2,)], "the tables")
+            process.wait_for(lambda: sql(target, "SELECT id FROM shop.customers") == [(3,)], "the rows")
+            process.wait_for(lambda: sql(target, "SELECT id FROM shop.orders WHERE total IS NOT NULL") == [], "the end")
     ended = bridge("verify", "--against", "upstream", "--config", str(settings))
     assert ended.code == 0, ended.out + ended.err
 
