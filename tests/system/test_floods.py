@@ -1,4 +1,5 @@
-"""Much of one thing at once: tables, schema changes, partitions, rows of a transaction, a backlog, bytes of a message.
+"""Much of one thing at once: tables, schema changes, partitions, rows of a transaction, a backlog, bytes of a
+message, large documents.
 
 Each runs under the default settings within 4 GiB for Python and JVM together, and ends as its upstream did.
 """
@@ -162,3 +163,33 @@ def test_messages_of_60_mb(flood: Flood, rows: int, size: int) -> None:
 
     flood.runs(messages())
     assert flood.found("SELECT COUNT(*), SUM(LENGTH(v)) FROM m.t") == [(count * rows, count * rows * size)]
+
+
+def document(number: int, size: int) -> str:
+    """Some text that no other row has."""
+    return (f"{number:010d} " * (size // 11 + 1))[:size]
+
+
+def documents(count: int, size: int, boundary_every: int) -> Iterator[EncodedMessage]:
+    """Inserts, of which every fifth row is changed at once; each a transaction."""
+    for number in range(count):
+        is_update = number % 5 == 4
+        row = {"id": str(number - PARTITIONS if is_update else number), "v": document(number, size)}
+        old = [{"id": row["id"], "v": document(number - PARTITIONS, size)}] if is_update else None
+        value = canal_json(TS + number, [row], kind="UPDATE" if is_update else "INSERT", old=old)
+        yield EncodedMessage(number % PARTITIONS, None, value)
+        if (number + 1) % boundary_every == 0:
+            yield from boundaries(TS + number + 1, range(PARTITIONS))
+    yield from boundaries(TS + count, range(PARTITIONS))
+
+
+@pytest.mark.parametrize("boundaries_sent", [50, 1], ids=["boundaries", "backlog"])
+@pytest.mark.parametrize(
+    ("count", "size"), [(20_000, 100_000), (200, 10_000_000), (460_000, 5_000)], ids=["100 KB", "10 MB", "5 KB"]
+)
+def test_large_documents(flood: Flood, count: int, size: int, boundaries_sent: int) -> None:
+    """2 GB of documents, complete now and then or only at the end."""
+    flood.prepare("CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)")
+    flood.runs(documents(count, size, count // boundaries_sent))
+    expected = (count - count // 5, (count - count // 5) * size, count // 5)
+    assert flood.found("SELECT COUNT(*), SUM(LENGTH(v)), SUM(LEFT(v, 10) <> id) FROM m.t") == [expected]
