@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from pathlib import Path
@@ -29,6 +28,7 @@ from bridge.local import Kafka
 from bridge.local.server import HOST, free_port
 from bridge.sources.kafka.source import KafkaSource
 from tests.support.bridges import assert_equal, status
+from tests.support.certificates import Authority
 from tests.support.command import bridge
 from tests.support.feeds import Feed
 from tests.support.pipelines import sql
@@ -37,33 +37,6 @@ from tests.support.topics import group_offsets
 USER, PASSWORD = "bridge", 'se"cret\\7'
 LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL", "SSL")
 _MODULES = "org.apache.kafka.common.security"
-
-
-class Certificates:
-    """A certificate authority, a server on 127.0.0.1, and a client, as PEM files in a folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.ca, self.server, self.client, self.client_key = (
-            folder / name for name in ("ca.pem", "server.pem", "client.pem", "client.key")
-        )
-        authority = folder / "ca.key"
-        _openssl("req", "-x509", *_new_key(authority), "-days", "2", "-subj", "/CN=ca", "-out", self.ca)
-        self._issue(authority, folder / "server.key", self.server, f"subjectAltName=IP:{HOST}")
-        self._issue(authority, self.client_key, self.client, "extendedKeyUsage=clientAuth")
-        self.server.write_text((folder / "server.key").read_text() + self.server.read_text())
-
-    def _issue(self, authority: Path, key: Path, certificate: Path, extension: str) -> None:
-        signed = ("-CA", self.ca, "-CAkey", authority, "-addext", extension, "-addext", "basicConstraints=CA:FALSE")
-        _openssl("req", "-x509", *_new_key(key), "-days", "2", "-subj", f"/CN={USER}", *signed, "-out", certificate)
-
-
-def _new_key(path: Path) -> tuple[str | Path, ...]:
-    return "-newkey", "rsa:2048", "-nodes", "-keyout", path
-
-
-def _openssl(*arguments: str | Path) -> None:
-    done = subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 class Acl(NamedTuple):
@@ -87,9 +60,9 @@ class SecuredKafka(Kafka):
     name, and may do everything.
     """
 
-    def __init__(self, certificates: Certificates) -> None:
+    def __init__(self, authority: Authority) -> None:
         super().__init__()
-        self._certificates = certificates
+        self._authority = authority
         self.ports: dict[str, int] = {}
 
     def address(self, listener: str) -> str:
@@ -120,6 +93,8 @@ class SecuredKafka(Kafka):
                 assert set(admin.describe_acls(_EVERY_ACL).result(30)) == set(bound)
 
     def _prepare(self, folder: Path) -> None:
+        keystore, (certificate, key) = folder / "keystore.pem", self._authority.sign("server")
+        keystore.write_text(key.read_text() + certificate.read_text())
         taken: list[int] = []
         for _ in range(len(LISTENERS) + 2):
             taken.append(next(port for port in iter(free_port, 0) if port not in taken))
@@ -133,9 +108,9 @@ class SecuredKafka(Kafka):
             "controller.quorum.voters": f"1@{HOST}:{controller}",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
             "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self._certificates.server),
+            "ssl.keystore.location": str(keystore),
             "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(self._certificates.ca),
+            "ssl.truststore.location": str(self._authority.ca),
             "listener.name.ssl.ssl.client.auth": "required",
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": "User:ANONYMOUS",
@@ -175,14 +150,14 @@ pytestmark = pytest.mark.usefixtures("spark")
 
 
 @pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    return Certificates(tmp_path_factory.mktemp("certificates"))
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def secured(certificates: Certificates) -> Iterator[tuple[SecuredKafka, Feed]]:
+def secured(authority: Authority) -> Iterator[tuple[SecuredKafka, Feed]]:
     """The broker, and what was sent to its topic."""
-    with SecuredKafka(certificates) as kafka:
+    with SecuredKafka(authority) as kafka:
         kafka.add_scram_user()
         kafka.create_topic(TOPIC, 2)
         kafka.allow(LISTED)
@@ -196,13 +171,12 @@ def secured(certificates: Certificates) -> Iterator[tuple[SecuredKafka, Feed]]:
 
 
 @pytest.fixture
-def configured(
-    secured: tuple[SecuredKafka, Feed], certificates: Certificates, target: str, tmp_path: Path
-) -> Configured:
+def configured(secured: tuple[SecuredKafka, Feed], authority: Authority, target: str, tmp_path: Path) -> Configured:
     """Flags with a settings file for one of the ways in; `left_out` names a property that is missing."""
     login: dict[str, Any] = {"sasl.username": USER}
-    ca = {"ssl.ca.location": certificates.ca}
-    pair = {"ssl.certificate.location": certificates.client, "ssl.key.location": certificates.client_key}
+    certificate, key = authority.sign(USER)
+    ca = {"ssl.ca.location": authority.ca}
+    pair = {"ssl.certificate.location": certificate, "ssl.key.location": key}
     ways: dict[str, dict[str, Any]] = {
         "SASL_PLAINTEXT": {"sasl.mechanism": "PLAIN", **login},
         "SASL_SSL": {"sasl.mechanism": "SCRAM-SHA-512", **login, **ca},
