@@ -127,17 +127,6 @@ def test_messages_decode_to_exactly_the_changes(protocol: str, seed: int) -> Non
         assert sorted(untyped(events), key=repr) == sorted(changes, key=repr)
 
 
-def test_both_protocols_give_the_same_literals() -> None:
-    steps = life(5)
-    images = []
-    for protocol, make in ENCODERS.items():
-        events = [event for messages in encoded(make(PARTITIONS), steps) for event in decoded(protocol, messages)]
-        rows = [event._replace(key="") for event in events if isinstance(event, RowChange)]
-        assert all(isinstance(event, RowChange | DdlStatement) for event in events)
-        images.append(sorted(rows, key=repr))
-    assert images[0] == images[1]
-
-
 @pytest.mark.parametrize("protocol", ENCODERS)
 def test_the_same_step_gives_the_same_bytes(protocol: str) -> None:
     make = ENCODERS[protocol]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,8 @@ from typing import Any
 import pytest
 from pymysql.err import MySQLError
 
-from bridge.demo.watcher import Watcher
 from bridge.ends import End
 from bridge.errors import OwnedError
-from bridge.local import Kafka
 from bridge.model import Advance, SchemaChange
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.connection.target import Target
@@ -24,9 +21,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline import heartbeat
 from bridge.spark import session
 from bridge.spark.session import start_session
-from tests.support.bridges import PARTITIONS, applied_ts, assert_equal, assert_ran_once, owner, running
 from tests.support.command import bridge
-from tests.support.feeds import Feed
 from tests.support.golden import replay_arguments
 from tests.support.pipelines import sql
 
@@ -97,39 +92,3 @@ def test_the_heartbeat_begins_before_spark_has_started(
     monkeypatch.setattr(heartbeat, "HEARTBEAT_SECONDS", 0.1)
     assert bridge(*replay_arguments(golden, "canal-ext", "keys", target)).code == 0
     assert len(beats) == 2
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-def test_an_owner_that_slept_through_a_take_over_ends_with_5(
-    target: str, kafka: Kafka, topic: Callable[..., str], tmp_path: Path
-) -> None:
-    """Stopped in mid-stream, taken over, woken: exit 5 and one line; every snapshot and the end are the upstream's."""
-    name = topic(PARTITIONS)
-    with (
-        Watcher(Target(target)) as watcher,
-        Feed(kafka.bootstrap_servers, name, per_beat=15, expect=watcher.expect) as feed,
-        running(tmp_path / "first", kafka.bootstrap_servers, name, target) as first,
-    ):
-        feed.open_bank()
-        feed.start()
-        first.wait_for(lambda: applied_ts(target) > 0, "a first transaction")
-        feed.schedule(feed.bank.add_column)
-        first.signal_group(signal.SIGSTOP)
-        slept_at = applied_ts(target)
-        with running(tmp_path / "second", kafka.bootstrap_servers, name, target, "--take-over") as second:
-            second.wait_for(lambda: applied_ts(target) > slept_at, "a transaction after the take-over")
-            feed.schedule(feed.bank.create_table)
-            first.signal_group(signal.SIGCONT)
-            assert first.wait() == 5, first.end_of_log
-            assert "another bridge has taken over the pipeline 'bridge'" in first.last_line
-            assert "Traceback" not in first.log
-            boundary = feed.finish()
-            second.wait_for(lambda: applied_ts(target) >= boundary, "the end")
-            assert owner(target)["pid"] == second.pid
-            second.signal(signal.SIGTERM)
-            assert second.wait() == 0, second.end_of_log
-        watcher.check()
-    assert watcher.first_violations == []
-    assert_equal(target, feed.bank)
-    assert_ran_once(target, feed.schema_changes)

@@ -6,7 +6,6 @@ import json
 import random
 import re
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from tests.support.command import Process, bridge
 from tests.support.feeds import Feed
 from tests.support.golden import capture, differences
 from tests.support.pipelines import sql
+from tests.system.test_upgrades import numbered
 
 IDLE = ("--set", "stream.idle_seconds=3")
 
@@ -96,13 +96,7 @@ def spliced(golden: Path, first: str, second: str) -> list[Line]:
     lines = [(variant, line) for variant in (first, second) for line in read_lines(capture(golden, variant, "bank"))]
     times = sorted(canal(line)["es"] for _, line in lines)
     middle = times[len(times) // 2]
-    kept = [line for variant, line in lines if (canal(line)["es"] < middle) == (variant == first)]
-    offsets: Counter[int] = Counter()
-    numbered = []
-    for line in kept:
-        numbered.append({**line, "offset": offsets[line["partition"]]})
-        offsets[line["partition"]] += 1
-    return numbered
+    return numbered(line for variant, line in lines if (canal(line)["es"] < middle) == (variant == first))
 
 
 @pytest.mark.usefixtures("spark")
