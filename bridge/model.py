@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import chain, count
@@ -281,3 +281,15 @@ def free_name(name: str, others: Collection[str]) -> str:
 def has_long_characters(name: str) -> bool:
     """Tells whether a name has characters of four bytes, such as emojis, which MySQL and MariaDB take in no name."""
     return any(char > "\uffff" for char in name)
+
+
+class RowCounts(NamedTuple):
+    """How many row changes of one table there are."""
+
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+
+    def plus(self, others: Iterable[int], sign: int = 1) -> RowCounts:
+        """Adds others, or takes them off."""
+        return RowCounts(*(mine + sign * other for mine, other in zip(self, others, strict=True)))

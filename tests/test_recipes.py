@@ -195,7 +195,7 @@ RECIPES = {
         [
             Edit(
                 "bridge/commands/check/doctor.py",
-                "        yield from _listening(settings.watch.listen)",
+                '        yield from _of("source", lambda',
                 '        yield fail("toys", "none", "buy one") if settings is None else ok("toys", "toys are there")\n',
             )
         ],

@@ -25,7 +25,7 @@ from bridge.errors import AheadOfTargetError, ApplyError, BadMessageError, HeldE
 from bridge.events import Code
 from bridge.filters.routes import Routes
 from bridge.filters.table_filter import TableFilter
-from bridge.model import Entry, PartitionId, Positions, SchemaChange, Table, TableName
+from bridge.model import Entry, PartitionId, Positions, RowCounts, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import Writer, raise_held
 from bridge.mysql.catalog import refuse_one_for_two
 from bridge.phases import Phase, PhaseClock
@@ -36,7 +36,7 @@ from bridge.pipeline.steering import Gate
 from bridge.protocols import OLD_VALUES_FIX, PROTOCOLS
 from bridge.rows.gathering import Amount
 from bridge.rows.net_changes import NetChanges, missing_table
-from bridge.rows.order_and_slices import OPERATIONS, RowChanges, RowCounts
+from bridge.rows.order_and_slices import OPERATIONS, RowChanges
 from bridge.rows.sql.statement import Rendering
 from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
 

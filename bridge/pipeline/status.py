@@ -8,10 +8,9 @@ from typing import Any, Final, TypeVar
 
 from bridge.ends import End, Ends
 from bridge.errors import TargetError
-from bridge.model import Positions, TableName
+from bridge.model import Positions, RowCounts, TableName
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import TRANSIENT, server_words, trouble
-from bridge.rows.order_and_slices import RowCounts
 from bridge.tso import tso_time
 
 _FOR_WATCHERS: Final = frozenset(

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, Kind
-from bridge.model import PartitionId, Table, TableName
+from bridge.model import PartitionId, RowCounts, Table, TableName
 from bridge.rows.gathering import Amount, Longs, distinct, masked, partitions_of, row_bytes, taken, whole_texts
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.resolve_types import typed
@@ -46,18 +46,6 @@ class Dropped(NamedTuple):
 
     late: Counter[PartitionId]
     repeated: int
-
-
-class RowCounts(NamedTuple):
-    """How many row changes of one table there are."""
-
-    inserts: int = 0
-    updates: int = 0
-    deletes: int = 0
-
-    def plus(self, others: Iterable[int], sign: int = 1) -> RowCounts:
-        """Adds others, or takes them off."""
-        return RowCounts(*(mine + sign * other for mine, other in zip(self, others, strict=True)))
 
 
 OPERATIONS: Final = (Kind.INSERT, Kind.UPDATE, Kind.DELETE)

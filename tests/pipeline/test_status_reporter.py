@@ -10,11 +10,10 @@ import pytest
 
 from bridge.ends import End, Ends
 from bridge.events import EVENT_SCHEMA
-from bridge.model import TableName
+from bridge.model import RowCounts, TableName
 from bridge.mysql.apply.writer import Writer, WriterCounts
 from bridge.pipeline.applier import Counts
 from bridge.pipeline.heartbeat import QUIET_SECONDS, StatusReporter
-from bridge.rows.order_and_slices import RowCounts
 from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
 from tests.support.models import give
 from tests.support.pipelines import admin, opened

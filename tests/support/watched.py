@@ -12,11 +12,10 @@ from typing import Any, cast
 
 from bridge.ddl.rewrite import RewriteStep
 from bridge.ends import End, Ends
-from bridge.model import PartitionId, PartitionStart, TableName
+from bridge.model import PartitionId, PartitionStart, RowCounts, TableName
 from bridge.mysql.state.ddl_journal import JournalEntry, JournalState
 from bridge.pipeline.heartbeat import StatusReporter
 from bridge.pipeline.status import Status
-from bridge.rows.order_and_slices import RowCounts
 from bridge.tso import ms_tso
 from bridge.watch.document import Lookups, TargetLook
 from bridge.watch.server import parse_address

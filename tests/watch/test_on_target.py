@@ -15,10 +15,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bridge.ends import End, Ends
 from bridge.errors import UsageError
-from bridge.model import PartitionId, TableName
+from bridge.model import PartitionId, RowCounts, TableName
 from bridge.pipeline.heartbeat import StatusReporter
 from bridge.pipeline.status import Status
-from bridge.rows.order_and_slices import RowCounts
 from bridge.sources.source import Source
 from bridge.watch.document import History, Lookups, Recent
 from bridge.watch.server import Address, may_ask, parse_address
