@@ -213,10 +213,6 @@ class KeptSchemas:
             raise DecodeError(f"no schema registry is given, and the schema {schema_id.number} was not kept")
         return self.texts[schema_id.name]
 
-    def changed(self, schema_id: SchemaId) -> str:
-        """Does as the registry does."""
-        return "" if self.registry is None else self.registry.changed(schema_id)
-
 
 class _Lack(NamedTuple):
     reason: str

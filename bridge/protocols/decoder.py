@@ -106,9 +106,6 @@ class SchemaLookup(Protocol):
     def text(self, schema_id: SchemaId) -> str:
         """Gives a schema's text.  Raises DecodeError where there is none, SourceError where none can be had."""
 
-    def changed(self, schema_id: SchemaId) -> str:
-        """Says in words, for the end of a reason, that the schema is another one now; "" where it is not."""
-
 
 @dataclass(frozen=True)
 class DecodeOptions:

@@ -26,10 +26,6 @@ class Schemas:
             raise DecodeError(f"the schema registry lacks the schema {schema_id.number}")
         return self.schemas[schema_id.number]
 
-    def changed(self, _: SchemaId) -> str:
-        """What is said of one that does not fit."""
-        return "; it is another one now"
-
 
 def ticdc_schema(connect: dict[str, Any], defined: set[str] | None = None) -> Any:
     """The Avro schema that TiCDC makes of a Connect schema."""

@@ -27,13 +27,11 @@ from bridge.protocols.decoder import (
     explain,
     shown,
 )
-from bridge.protocols.detect import CLOUD_EVENTS, Unread
 
 _MARK: Final = b'{"schema":{"avro":"'
 """Begins a value in JSON whose schema is named, not written out."""
 _PAYLOAD: Final = b',"payload":'
 _ENVELOPE, _KEY = "Envelope", "Key"
-_CLOUD_EVENTS: Final = ".CloudEvents.Envelope"
 _SCHEMA_CHANGE_KEY: Final = "SchemaChangeKey"
 _WITHOUT_ROW: Final = ("SchemaChangeValue", "TransactionMetadataValue", "TransactionValue", "Heartbeat")
 """How the names of Debezium's other records end (SchemaFactory, TransactionStructMaker)."""
@@ -60,7 +58,6 @@ class AvroFront:
         """envelopes: is told the schemas that values in JSON name."""
         self._lookup, self._envelopes = lookup, envelopes
         self._schemas = Remembered[SchemaId, WrittenSchema](lambda id_: read_schema(lookup.text(id_)))
-        self._doubted: set[SchemaId] = set()
         self._fitting: set[tuple[str, str, object, object]] = set()
         """Names of schemas, of keys' schemas, databases and tables that go together."""
 
@@ -92,7 +89,7 @@ class AvroFront:
             if of_key:
                 raise of_key
             payload = self._record(value, start, schema, id_, "the value")
-            self._check(payload, schema, key_name, id_)
+            self._check(payload, schema, key_name)
         except DecodeError as failure:
             if not is_row:
                 failure.code = Code.SCHEMA_CHANGE  # or may be one, which is as bad
@@ -154,26 +151,15 @@ class AvroFront:
             if at == len(content):
                 return record  # type: ignore[no-any-return]  # that of a record
             why = f"{len(content) - at} bytes are left"
-        raise DecodeError(f"{whose} is not Avro of the schema {id_.number} ({schema.name}): {why}{self._doubt(id_)}")
+        raise DecodeError(f"{whose} is not Avro of the schema {id_.number} ({schema.name}): {why}")
 
-    def _doubt(self, id_: SchemaId) -> str:
-        """Tells whether the registry gives another schema now; it is asked once for each."""
-        if id_ in self._doubted:
-            return ""
-        self._doubted.add(id_)
-        with suppress(BridgeError, DecodeError):
-            return self._lookup.changed(id_)
-        return ""
-
-    def _check(self, payload: dict[str, Any], schema: WrittenSchema, key_name: str, id_: SchemaId) -> None:
+    def _check(self, payload: dict[str, Any], schema: WrittenSchema, key_name: str) -> None:
         """Raises DecodeError for a row whose own table is not that of its schema, or of its key's: the schemas are then
         not those that it was written with."""
         if schema.is_plain_ticdc:
             raise DecodeError(_PLAIN_TICDC)
         if schema.name.endswith(_WITHOUT_ROW):
             return
-        if schema.name.endswith(_CLOUD_EVENTS):
-            raise DecodeError(f"the value is {CLOUD_EVENTS.what}: {CLOUD_EVENTS.fix}")
         if not schema.name.endswith(_ENVELOPE):
             raise DecodeError("the value " + _FLATTENED.format(shown(schema.name)))
         source = payload.get("source")
@@ -186,7 +172,7 @@ class AvroFront:
             raise DecodeError(
                 f"the row is of {shown(db)}.{shown(table)}, but its schema is {schema.name}: the registry's ids were"
                 " given anew, or a transform has renamed the topic's records (ByLogicalTableRouter), and the bridge"
-                f" reads neither{self._doubt(id_)}"
+                " reads neither"
             )
         if key_name and key_name.removesuffix(_KEY).rstrip(".") != of_schema:
             raise DecodeError(f"the key's schema is {key_name}, and the value's {schema.name}: they are of two tables")
@@ -215,12 +201,8 @@ def in_json(sample: Sequence[Pair], lookup: SchemaLookup | None) -> list[Pair]:
     for key, value in sample:
         try:
             pairs.append(front.in_json(key, value, whole=True))
-        except DecodeError as failure:
-            unread = value
-            if value is not None and is_framed(value):
-                unread = Unread(value)
-                unread.why = str(failure)
-            pairs.append((key, unread))
+        except DecodeError:
+            pairs.append((key, value))
     return pairs
 
 

@@ -136,13 +136,7 @@ class Array(NamedTuple):
     item: Plan
 
 
-class Enum(NamedTuple):
-    """A type whose values are names."""
-
-    symbols: list[str]
-
-
-Plan = str | Union | Record | Array | Enum
+Plan = str | Union | Record | Array
 """A type of Avro's, without its properties; the name of a primitive one."""
 
 
@@ -156,8 +150,6 @@ def reader(plan: Plan) -> Read:
             return _union([reader(branch) for branch in branches])
         case Array(item):
             return _array(reader(item))
-        case Enum(symbols):
-            return _enum(symbols)
     return _PRIMITIVES[plan]
 
 
@@ -170,16 +162,6 @@ def _union(branches: Sequence[Read]) -> Read:
         if byte & 1 or byte > 2 * len(branches) - 2:
             raise ValueError("a union has no such branch")
         return branches[byte >> 1](content, at + 1)
-
-    return read
-
-
-def _enum(symbols: Sequence[str]) -> Read:
-    def read(content: bytes, at: int) -> tuple[str, int]:
-        number, at = _unsigned(content, at, _MOST_INT)
-        if number & 1:
-            raise ValueError("an enum has no such symbol")
-        return symbols[number >> 1], at
 
     return read
 
@@ -218,13 +200,9 @@ _GLUE: Final = b"\3"
 _SHORT, _LONG = 5, 9
 _NO_ID: Final = bytes(4)
 """No registry gives the id 0, so that four zeros are the upper half of an id of eight bytes."""
-_GUID_REFUSED: Final = (
-    "begins with a schema's GUID (0x01), which the bridge does not read: leave the serializer's schema id as it is by"
-    " default, a number in the prefix (value.converter.value.schema.id.serializer and key.schema.id.serializer)"
-)
-_GLUE_REFUSED: Final = (
-    "begins as AWS Glue's Schema Registry has it (0x03), which the bridge does not read: set a converter of Confluent's"
-    " or Apicurio's for Avro, or the one for JSON"
+_REFUSED: Final = (
+    "begins with a schema's GUID (0x01) or as AWS Glue has it (0x03), which the bridge does not read: set Confluent's"
+    " or Apicurio's converter for Avro with its default schema id, a number in the prefix, or the one for JSON"
 )
 
 
@@ -240,11 +218,9 @@ def framed(content: bytes, whose: str) -> tuple[SchemaId, int]:
         return SchemaId("contentIds", int.from_bytes(content[1:_SHORT], "big")), _SHORT
     if content[:1] == _MAGIC and len(content) >= _LONG:
         return SchemaId("globalIds", int.from_bytes(content[1:_LONG], "big")), _LONG
-    if content[:1] == _GUID:
-        raise DecodeError(f"{whose} {_GUID_REFUSED}")
-    if content[:1] == _GLUE:
-        raise DecodeError(f"{whose} {_GLUE_REFUSED}")
-    raise DecodeError(f"{whose} begins with 0x00, but not with a schema's id")
+    if content[:1] == _MAGIC:
+        raise DecodeError(f"{whose} begins with 0x00, but not with a schema's id")
+    raise DecodeError(f"{whose} {_REFUSED}")
 
 
 _TYPES: Final = {
@@ -255,7 +231,6 @@ _TYPES: Final = {
     "double": "double",
     "string": "string",
     "bytes": "bytes",
-    "enum": "string",
     "record": "struct",
     "array": "array",
 }
@@ -325,7 +300,7 @@ class _Schemas:
         for ours, theirs in (("name", "connect.name"), ("parameters", "connect.parameters")):
             if theirs in schema:
                 connect[ours] = schema[theirs]
-        name = _full_name(schema, space) if kind in ("record", "enum") else ""
+        name = _full_name(schema, space) if kind == "record" else ""
         match kind:
             case "record":
                 fields = [self._field(field, name.rpartition(".")[0]) for field in schema["fields"]]
@@ -334,8 +309,6 @@ class _Schemas:
             case "array":
                 connect["items"], item = self._of(schema["items"], space)
                 plan = Array(item)
-            case "enum":
-                plan = Enum(schema["symbols"])
             case _:
                 plan = kind
         if name:
