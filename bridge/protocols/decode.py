@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from bridge.events import Boundary, Code, Event, Undecodable
 from bridge.protocols.decoder import MAX_COMMIT_TS, DecodeError, Decoder, RowEvents
 from bridge.protocols.detect import foreign, is_other, recognise_message
-from bridge.tso import ms_tso, tso_ms, tso_time
+from bridge.tso import ms_tso, tso_time
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from bridge.protocols.fast.texts import Numbers
 
 _MOST_MS: Final = (1 << 45) - 1
-_UNITS: Final = ((86_400_000, "days"), (3_600_000, "hours"), (60_000, "minutes"), (1_000, "seconds"))
 
 
 def highest_ts(latest_ms: Iterable[int], ms_ahead: int) -> int:
@@ -37,7 +36,7 @@ def check_times(events: Iterable[Event], highest: int) -> None:
         if ts > highest and not getattr(event, "by_time", False):
             what = "boundary" if isinstance(event, Boundary) else "commit ts"
             raise DecodeError(
-                f"its {what} {ts} is {tso_time(ts)}, {_how_long(ts, highest)} later than can be ({tso_time(highest)},"
+                f"its {what} {ts} is {tso_time(ts)}, later than can be ({tso_time(highest)},"
                 " by this machine's clock, Kafka's timestamp and source.ahead_seconds): the sender is wrong, or this"
                 " machine's clock is behind, or the upstream's is ahead (then raise source.ahead_seconds)",
                 Code.AHEAD_OF_CLOCK,
@@ -58,12 +57,6 @@ def _above(lot: RowEvents, highest: int) -> Numbers:
         are_above &= ~lot.events.column("by_time").to_numpy(zero_copy_only=False)
     above: Numbers = lot.numbers[are_above]
     return above
-
-
-def _how_long(ts: int, highest: int) -> str:
-    ms = tso_ms(ts) - tso_ms(highest)
-    size, unit = next((unit_size for unit_size in _UNITS if ms >= 2 * unit_size[0]), (1, "ms"))
-    return f"{ms // size:,} {unit}"
 
 
 def decode_message(

@@ -21,7 +21,7 @@ from bridge.protocols.debezium.recognition import DEBEZIUM
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.open_protocol.recognition import OPEN_PROTOCOL
 from bridge.protocols.protocol import Protocol, Recognised
-from bridge.protocols.values.json_message import LZ4_MAGIC, json_object, packing
+from bridge.protocols.values.json_message import LZ4_MAGIC, json_object
 
 
 class Foreign(NamedTuple):
@@ -144,11 +144,8 @@ def recognise(sample: Sample) -> tuple[str, str]:
         raise UsageError("the source is empty, so its protocol cannot be recognised", fix="give --protocol")
     origins = [origin for key, value in sample if (origin := recognise_message(key, value))]
     names = {origin.protocol for origin in origins if origin.certain} or {origin.protocol for origin in origins}
-    twins = [
-        protocol.name for protocol in PROTOCOLS.values() if protocol.twin and names == {protocol.name, protocol.twin}
-    ]
-    if twins and not any(origin.certain for origin in origins):
-        names = {*twins}  # only in this one some are in seconds and others in milliseconds
+    if len(names) > 1 and not any(origin.certain for origin in origins):
+        names = {CKAFKA.name}  # only of it some are in seconds and others in milliseconds
     if not names:
         raise _unknown(sample)
     if len(names) > 1:
@@ -172,12 +169,8 @@ def _unknown(sample: Sample) -> UsageError:
 
 
 def is_other(origin: Recognised, protocols: Sequence[str]) -> bool:
-    """Tells whether a message is of none of these protocols."""
-    if not origin.certain and any(
-        {protocol.name, protocol.twin}.intersection(protocols) for protocol in PROTOCOLS.values() if protocol.twin
-    ):
-        return False
-    return origin.protocol not in protocols
+    """Tells whether a message is surely of none of these protocols."""
+    return origin.certain and origin.protocol not in protocols
 
 
 def is_mysql_born(sample: Sample) -> bool:
@@ -204,13 +197,12 @@ def _reason(protocol: str, origins: list[Recognised], looked_at: int) -> str:
 
 def recognise_message(key: bytes | None, value: bytes | None) -> Recognised | None:
     """Gives the protocol and variant of a message; None when it does not show them, as a tombstone."""
-    by_key = (protocol.of_key(key, value or b"") for protocol in PROTOCOLS.values() if key and protocol.of_key)
+    by_key = (protocol.of_key(key) for protocol in PROTOCOLS.values() if key and protocol.of_key)
     if origin := next(filter(None, by_key), None):
         return origin
     try:
         message = json_object(value)
     except DecodeError:
         return None
-    packed = packing(value or b"")
-    by_message = (protocol.of_message(message, packed) for protocol in PROTOCOLS.values() if protocol.of_message)
+    by_message = (protocol.of_message(message) for protocol in PROTOCOLS.values() if protocol.of_message)
     return next(filter(None, by_message), None)

@@ -70,7 +70,7 @@ def test_one_from_the_future_among_others(protocol: str, make: Any, count: int) 
     assert len(events) == 2 * count + 1
     assert (bad["offset"], bad["columns"]) == (count, Code.AHEAD_OF_CLOCK)
     assert bad["after"]
-    assert f"{AHEAD} is 2035-11-22T16:00:00.001Z, 1 ms later than can be" in bad["text"]
+    assert f"{AHEAD} is 2035-11-22T16:00:00.001Z, later than can be" in bad["text"]
     assert "source.ahead_seconds" in bad["text"]
 
 

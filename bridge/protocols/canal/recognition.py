@@ -12,33 +12,22 @@ _FIELDS: Final = {"isDdl", "database", "type"}
 _SCHEMA_CHANGES: Final = ("CREATE", "ERASE", "ALTER", "RENAME", "TRUNCATE", "CINDEX", "DINDEX")
 
 
-def _of_message(message: Mapping[str, Any], packed: str) -> Recognised | None:
+def _of_message(message: Mapping[str, Any]) -> Recognised | None:
     if not message.keys() >= _FIELDS:
         return None
     is_schema_change = message["isDdl"] is True or message["type"] in _SCHEMA_CHANGES
-    return _sender(message, packed)._replace(is_schema_change=is_schema_change)
+    return _sender(message)._replace(is_schema_change=is_schema_change)
 
 
-def _sender(message: Mapping[str, Any], packed: str) -> Recognised:
+def _sender(message: Mapping[str, Any]) -> Recognised:
     if message.get("_tidb") is not None:
-        return Recognised("canal-json", "TiCDC with the TiDB extension" + _options(message) + packed)
+        return Recognised("canal-json", "TiCDC with the TiDB extension")
     if message.get("id") or "gtid" in message:
-        return Recognised("canal-json", "official Canal" + packed, mysql_born=True)
+        return Recognised("canal-json", "official Canal", mysql_born=True)
     if message["isDdl"] is True and is_seconds(message.get("es")):
         return Recognised("ckafka", "schema change in Canal's form", certain=False, mysql_born=True)
     certain = message["isDdl"] is not True
-    return Recognised("canal-json", "TiCDC without the extension" + _options(message) + packed, certain)
-
-
-def _options(message: Mapping[str, Any]) -> str:
-    types, extension = message.get("mysqlType"), message.get("_tidb")
-    words = ""
-    if isinstance(types, dict) and any(isinstance(word, str) and "(" in word for word in types.values()):
-        words += ", content-compatible"
-    if isinstance(extension, dict):
-        words += ", row key" if "rowkey" in extension else ""
-        words += ", cut to its key" if extension.get("onlyHandleKey") or extension.get("claimCheckLocation") else ""
-    return words
+    return Recognised("canal-json", "TiCDC without the extension", certain)
 
 
 CANAL_JSON: Final = Protocol(

@@ -39,7 +39,7 @@ TICDC_MODES = DebeziumModes("double", "adaptive_time_microseconds", "base64")
 """The modes of TiCDC, whose messages name it as the connector."""
 
 
-def _of_message(message: Mapping[str, Any], packed: str) -> Recognised | None:
+def _of_message(message: Mapping[str, Any]) -> Recognised | None:
     payload = message.get("payload", message)
     source = payload.get("source") if isinstance(payload, dict) else None
     if not isinstance(source, dict) or not ("op" in payload or "ddl" in payload):
@@ -52,7 +52,7 @@ def _of_message(message: Mapping[str, Any], packed: str) -> Recognised | None:
     if isinstance(schema, dict) and "avro" in schema:
         form = ", in Avro"
     is_schema_change = "ddl" in payload or payload.get("op") == "t"
-    return Recognised("debezium", sender + form + packed, mysql_born=not is_ticdc, is_schema_change=is_schema_change)
+    return Recognised("debezium", sender + form, mysql_born=not is_ticdc, is_schema_change=is_schema_change)
 
 
 DEBEZIUM: Final = Protocol(

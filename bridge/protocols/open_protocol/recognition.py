@@ -7,16 +7,15 @@ from typing import Final
 
 from bridge.protocols.open_protocol.decoder import OPEN_PROTOCOL_VERSION
 from bridge.protocols.protocol import Protocol, Recognised
-from bridge.protocols.values.json_message import packing
 
 _SCHEMA_CHANGE: Final = re.compile(rb'"t" ?: ?2\b')
 
 
-def _of_key(key: bytes, value: bytes) -> Recognised | None:
+def _of_key(key: bytes) -> Recognised | None:
     if not key.startswith(OPEN_PROTOCOL_VERSION):
         return None
     is_schema_change = _SCHEMA_CHANGE.search(key) is not None
-    return Recognised("open-protocol", "version 1" + packing(value[8:]), is_schema_change=is_schema_change)
+    return Recognised("open-protocol", "version 1", is_schema_change=is_schema_change)
 
 
 OPEN_PROTOCOL: Final = Protocol(

@@ -85,13 +85,6 @@ def _content(frame: LZ4FrameDecompressor, value: bytes, limit: int) -> bytes:
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
 
 
-def packing(value: bytes) -> str:
-    """Tells how a value in JSON is compressed, in words behind a comma; "" for one that is not."""
-    if not value or value.lstrip()[:1] == b"{":
-        return ""
-    return ", lz4" if value.startswith(LZ4_MAGIC) else ", snappy"
-
-
 _LARGE: Final = 4 << 20
 _MAX_STRINGS: Final = 200_000
 _MAX_STRUCTURE: Final = 1 << 20
