@@ -56,7 +56,7 @@ LISTS: dict[str, Callable[[], Collection[str]]] = {
     "ROW_OF in tests/protocols/test_reasons.py": lambda: ROW_OF,
     "SCHEMA_CHANGE_OF in tests/protocols/test_reasons.py": lambda: [
         *SCHEMA_CHANGE_OF,
-        "ckafka",  # whose have Canal's form
+        "ckafka",  # whose schema changes are Canal's
     ],
 }
 

@@ -58,10 +58,7 @@ class FastCanalDecoder(FastJsonDecoder):
             return Lesson(value, event, layout, rows, tree, place=parts_of_place(event.place))
         # mysqlType is the same in all, in random order; the codes in sqlType depend on the values, and are not read
         # (golden)
-        tree |= {
-            "sqlType": Members(message["sqlType"], is_same=False),
-            "mysqlType": Members(layout.types, is_same=True),
-        }
+        tree |= {"sqlType": Hole.SCALARS, "mysqlType": Members(layout.types)}
         if "_tidb" in message:
             tree["_tidb"] = {"commitTs": Hole.COMMIT_TS}
         if old:

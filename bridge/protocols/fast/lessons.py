@@ -17,42 +17,26 @@ from bridge.protocols.values.row_image import Layout
 
 
 class Hole(IntEnum):
-    """A place in a message whose content differs from message to message; its step (`compiled.codes`)."""
+    """A place in a message whose content differs from message to message: its step (`compiled.codes`).  No event needs
+    what is at a NUMBER, TEXT or SCALAR."""
 
     SCHEMA = codes.SCHEMA
-    """The schema's name."""
     TABLE = codes.TABLE
-    """The table's name."""
     COMMIT_TS = codes.COMMIT_TS
-    """A TSO."""
     MOMENT = codes.MOMENT
-    """A string that `Lesson.moment` turns into a TSO."""
     NUMBER = codes.NUMBER
-    """An integer that no event needs."""
     TEXT = codes.STRING
-    """A string that no event needs."""
     EVENT_MS = codes.EVENT_MS
-    """The event time, in milliseconds since 1970."""
     EVENT_SECOND = codes.EVENT_SECOND
-    """The same, of which only the whole second counts."""
-    POSITIVE = codes.POSITIVE
-    """An integer above 0 that no event needs."""
     SCALAR = codes.SCALAR
-    """A string, an integer, a boolean or null that no event needs."""
+    SCALARS = codes.ANY
     KEY_END = codes.KEY_END
-    """Where the message's key ends and its value begins."""
     COORDINATE = codes.COORDINATE
-    """Digits: a number of the place."""
     FILE_NUMBER = codes.FILE_NUMBER
-    """Digits: the number of a file of the binlog, which makes one number of the place with FILE_POSITION."""
     FILE_POSITION = codes.FILE_POSITION
-    """An integer: a position in a file of the binlog."""
     SENT_MS = codes.SENT_MS
-    """An integer: when a message was made (ms since 1970), which makes one number of the place with BATCH."""
     BATCH = codes.BATCH
-    """An integer above 0: the number of a batch."""
     ROW_OF_EVENT = codes.ROW_OF_EVENT
-    """An integer: the number of a row in its event of the binlog, of which the event's index is made (`row_index`)."""
 
 
 class PlaceHole(NamedTuple):
@@ -83,16 +67,15 @@ class WithKey(NamedTuple):
 
 
 class Members:
-    """An object in a message whose members may come in any order.
+    """An object in a message whose members are the same in every message, and may come in any order.
 
-    members: its members as JSON writes them, where they are the same in every message; None where they may be any.
-    says: the same as one text.
+    members: as JSON writes them.  says: the same as one text.
     """
 
-    def __init__(self, content: dict[str, Any], *, is_same: bool) -> None:
+    def __init__(self, content: dict[str, Any]) -> None:
         """content: the object as JSON gave it."""
-        self.members = [orjson.dumps({name: value})[1:-1] for name, value in content.items()] if is_same else None
-        self.says = b",".join(sorted(self.members or ()))
+        self.members = [orjson.dumps({name: value})[1:-1] for name, value in content.items()]
+        self.says = b",".join(sorted(self.members))
 
 
 class ValueHole(NamedTuple):

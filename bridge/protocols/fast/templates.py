@@ -183,8 +183,6 @@ class Templates:
         return self._object(node)
 
     def _object(self, part: Members) -> tuple[int, int, int, int]:
-        if part.members is None:
-            return codes.ANY, 0, 0, 0
         first = len(self._members)
         self._members += [self._constant(member) for member in part.members]
         slots = np.full(2 << len(part.members).bit_length(), codes.NOT_READ, np.int32)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -58,8 +59,6 @@ class AvroFront:
         """envelopes: is told the schemas that values in JSON name."""
         self._lookup, self._envelopes = lookup, envelopes
         self._schemas = Remembered[SchemaId, WrittenSchema](lambda id_: read_schema(lookup.text(id_)))
-        self._fitting: set[tuple[str, str, object, object]] = set()
-        """Names of schemas, of keys' schemas, databases and tables that go together."""
 
     def in_json(self, key: bytes | None, value: bytes | None, *, whole: bool = False) -> Pair:
         """Gives a message in JSON; what is no Avro stays as it is.
@@ -165,8 +164,6 @@ class AvroFront:
         source = payload.get("source")
         db, table = (source.get("db"), source.get("table")) if type(source) is dict else (None, None)
         is_named = type(db) is type(table) is str
-        if is_named and (schema.name, key_name, db, table) in self._fitting:
-            return
         of_schema = schema.name.removesuffix(_ENVELOPE).rstrip(".")
         if not (is_named and _names(of_schema, f"{db}.{table}")):
             raise DecodeError(
@@ -176,9 +173,6 @@ class AvroFront:
             )
         if key_name and key_name.removesuffix(_KEY).rstrip(".") != of_schema:
             raise DecodeError(f"the key's schema is {key_name}, and the value's {schema.name}: they are of two tables")
-        if len(self._fitting) >= MAX_CACHED:
-            self._fitting.clear()
-        self._fitting.add((schema.name, key_name, db, table))
 
     def _text(self, payload: dict[str, Any], schema: WrittenSchema, id_: SchemaId, *, whole: bool) -> bytes:
         row = orjson.dumps(payload)
@@ -206,6 +200,7 @@ def in_json(sample: Sequence[Pair], lookup: SchemaLookup | None) -> list[Pair]:
     return pairs
 
 
+@lru_cache(maxsize=MAX_CACHED)
 def _names(record: str, table: str) -> bool:
     """Tells whether the name of a record may be that of a table (schema.name.adjustment.mode: `_` or `_u0041` for what
     is no letter, digit or `_`, and `_` before a digit; topic.delimiter)."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-CONSTANT, SCHEMA, TABLE, COMMIT_TS, EVENT_MS, EVENT_SECOND, NUMBER, POSITIVE, STRING, MOMENT, SAME, ANY = range(12)
-VALUE, SCALAR, KEY_END, COORDINATE, FILE_NUMBER, FILE_POSITION, SENT_MS, BATCH, OLD, ROW_OF_EVENT = range(12, 22)
+CONSTANT, SCHEMA, TABLE, COMMIT_TS, EVENT_MS, EVENT_SECOND, NUMBER, STRING, MOMENT, SAME, ANY = range(11)
+VALUE, SCALAR, KEY_END, COORDINATE, FILE_NUMBER, FILE_POSITION, SENT_MS, BATCH, OLD, ROW_OF_EVENT = range(11, 21)
 """What a step does.
 
 CONSTANT: compares bytes: where they begin in the constants, and how many they are.
@@ -17,7 +17,6 @@ SAME: passes an object with these members in any order: the first member, their 
 ANY: passes an object of strings, integers, booleans and nulls.
 VALUE: notes a column's value: what its usual strings are, what its other usual values are, the image.
 EVENT_MS, EVENT_SECOND: read milliseconds since 1970 as a TSO; the second one takes the whole second of them.
-POSITIVE: passes an integer above 0.
 SCALAR: passes a string, an integer, a boolean or null.
 OLD: passes an old row that may lack columns: its first member, their number, and the first value of the new row.  A
 step VALUE for each column follows, which is not walked.

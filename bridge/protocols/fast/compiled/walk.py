@@ -234,7 +234,7 @@ def _walk_one(
             cell += 1
         elif what == codes.SAME or what == codes.ANY:
             at = _object_end(text, at, end, steps, step, consts, members, slots, seen, number)
-        elif what <= codes.POSITIVE:
+        elif what <= codes.NUMBER:
             behind = token_end(text, at, end)
             if behind == BAD:
                 at = BAD
@@ -244,8 +244,7 @@ def _walk_one(
                 moments[number, 0] = tso
                 at = behind if tso != BAD else BAD
             else:
-                is_wrong = what == codes.POSITIVE and text[at] == ZERO
-                at = BAD if is_wrong or not is_integer(text, at, behind, what == codes.NUMBER) else behind
+                at = behind if is_integer(text, at, behind, True) else BAD
         elif codes.COORDINATE <= what <= codes.BATCH:
             behind = digits_end(text, at, end)
             part = _place_number(text, at, behind, what)
