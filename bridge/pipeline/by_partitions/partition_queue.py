@@ -20,7 +20,7 @@ from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
-from bridge.rows.gathering import Bools, Longs, position_of
+from bridge.rows.gathering import Longs, position_of
 from bridge.rows.moments import (
     Moment,
     Places,
@@ -133,37 +133,24 @@ class _Run:
         """The events that are no row changes, by their index.  Made each time, ordering took ten times as long."""
         return dict(zip(self.stops.tolist(), self.table.take(pa.array(self.stops)).to_pylist(), strict=True))
 
-    def rows_up_to(self, bounds: Sequence[_BoundOfRuns]) -> int:
-        """Counts the events before the first stop and before the first message with a row behind one of the bounds."""
+    def rows_up_to(self, bounds: Sequence[Bound], columns: Sequence[tuple[Moment, int, int]]) -> int:
+        """Counts the events before the first stop and before the first message with a row behind one of the bounds.
+
+        columns: moments beside what columns tell: how many events are before it, and from which on all are behind it.
+        """
         end = int(self.stops[0]) if len(self.stops) else len(self)
         rows, behind = self.table.slice(0, end), np.zeros(end, np.bool_)
+        for moment, before, from_ in (*columns, *((one, 0, end) for one in bounds if isinstance(one, Moment))):
+            later = moment.is_before(rows, self.places.slice(0, end) if moment.places else None)
+            later[max(0, from_) :] = True
+            later[: max(0, before)] = False
+            behind |= later
         for bound in bounds:
-            if isinstance(bound, Moment):
-                behind |= bound.is_before(rows, self.places.slice(0, end) if bound.places else None)
-            else:
+            if isinstance(bound, RowsAhead | UnclearRows):
                 behind |= bound.among(rows)
         if not behind.any():
             return end
         return int(np.searchsorted(self.offsets, self.offsets[int(behind.argmax())], "left"))
-
-
-@dataclass(frozen=True)
-class _Limits:
-    """A moment, beside what columns tell: the first `before` events of a run are before it, those from `from_` on
-    behind it."""
-
-    moment: Moment
-    before: int
-    from_: int
-
-    def among(self, events: pa.Table) -> Bools:
-        later = self.moment.is_before(events)
-        later[max(0, self.from_) :] = True
-        later[: max(0, self.before)] = False
-        return later
-
-
-_BoundOfRuns = Moment | RowsAhead | UnclearRows | _Limits
 
 
 class PartitionQueue:
@@ -360,11 +347,13 @@ class PartitionQueue:
         """Gives each run with the number of events before it, and of its own events up to the bounds."""
         start = 0
         telling = [bound for bound in bounds if isinstance(bound, ColumnsTell)]
-        others = [bound for bound in bounds if not isinstance(bound, ColumnsTell)]
         columns = [(tell.moment, *tell.bounds(run.table for run in self._runs)) for tell in telling]
         for run in self._runs:
-            here = [_Limits(moment, before - start, from_ - start) for moment, before, from_ in columns]
-            yield start, run, run.rows_up_to([*others, *here])
+            yield (
+                start,
+                run,
+                run.rows_up_to(bounds, [(one, before - start, from_ - start) for one, before, from_ in columns]),
+            )
             start += len(run)
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
