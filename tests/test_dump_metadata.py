@@ -86,9 +86,9 @@ def test_a_dump_of_tidb(tmp_path: Path, text: str) -> None:
         ("Started dump at: 2023-08-15 16:56:05\nFinished dump at: 2023-08-15 17:11:28\n", "does not name its moment"),
         (MYDUMPER_0_16.replace("# SOURCE_LOG", "# OTHER"), "does not name its moment"),
         ("", "does not name its moment"),
-        (DUMPLING.replace("470611860099956736", "2026-11-22 21:00:00"), "'2026-11-22 21:00:00' is no TSO"),
-        (DUMPLING.replace("470611860099956736", "7502"), "'7502' is no TSO"),
-        (DUMPLING.replace("470611860099956736", "9" * 5000), "is no TSO"),
+        (DUMPLING.replace("470611860099956736", "2026-11-22 21:00:00"), "has no TSO"),
+        (DUMPLING.replace("470611860099956736", "7502"), "has no TSO"),
+        (DUMPLING.replace("470611860099956736", "9" * 5000), "has no TSO"),
     ],
 )
 def test_a_dump_without_a_tso(tmp_path: Path, text: str, words: str) -> None:

@@ -49,15 +49,11 @@ def begin_after(folder: Path) -> int:
     is_number = re.fullmatch(f"[0-9]{{1,{len(str(_MOST_TSO))}}}", moment.position)
     if moment.log == _TIDB_LOG and is_number and _LEAST_TSO <= int(moment.position) < _MOST_TSO:
         return int(moment.position) + 1  # the snapshot holds what was committed at its very TSO
-    if moment.log == _TIDB_LOG and moment.position:
+    if moment.log == _TIDB_LOG or not moment.position:
         raise UsageError(
-            f"the dump {folder} does not name its moment: {moment.position!r} is no TSO",
-            fix="after a dump with --snapshot TIME, give --from TIME with its zone (2026-11-21T05:00:00+08:00)",
-        )
-    if not moment.position:
-        raise UsageError(
-            f"the dump {folder} does not name its moment: its {FILE} has no position of the server's log",
-            fix="dump again as an account that may read it (PROCESS; on MySQL REPLICATION CLIENT), or give --from",
+            f"the dump {folder} does not name its moment: its {FILE} has no TSO",
+            fix="dump again as an account that may read the server's log (PROCESS; on MySQL REPLICATION CLIENT), or"
+            " give --from; after a dump with --snapshot TIME, that time with its zone (2026-11-21T05:00:00+08:00)",
         )
     raise UsageError(
         f"the dump {folder} was not made from TiDB: it names {moment.log} at {moment.position}, and no message names a"

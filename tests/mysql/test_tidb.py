@@ -426,13 +426,6 @@ def test_verify_of_a_target_and_its_fixes(tidb_target: str, target: str, tmp_pat
     assert said(pair.verify("m.*")) == set()
 
 
-def test_check_names_what_is_set(tidb_target: str, golden: Path) -> None:
-    """How far back the upstream can be read."""
-    capture_file = str(capture(golden, "canal-ext", "keys"))
-    ended = bridge("check", "--target", tidb_target, "--source", tidb_target, "--input", capture_file)
-    assert "the upstream shows the last 10m0s (tidb_gc_life_time)" in " ".join(ended.out.split()), ended.out
-
-
 def test_rows_are_read_back_at_their_commit_ts(tidb_target: str, session: Session) -> None:
     """Each as it was then, and none where there was none, whatever has become of it."""
     commits = []

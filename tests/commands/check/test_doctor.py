@@ -62,7 +62,6 @@ def test_the_upstream_of_whole_rows(target: str, tmp_path: Path) -> None:
     path = str(write_lines(tmp_path / "w.jsonl", [line]))
     code, lines = findings(target, "--input", path, "--upstream", target)
     assert (code, [line for line in lines if line.startswith("FAIL")]) == (0, [])
-    assert any("not TiDB" in line for line in lines)
     for words in ("in its order, every change exactly once", "in parts", "swap their keys within a second"):
         assert any(words in line for line in lines)
 
