@@ -37,7 +37,6 @@ from bridge.exits import exit_code
 
 if TYPE_CHECKING:
     from bridge.config import Settings
-    from bridge.verify.options import ProgressListener, VerifyOptions
 
 REPLICATE: Final = "Replicate"
 WATCH: Final = "Check and watch"
@@ -176,33 +175,25 @@ def verify(
 ) -> None:
     """Compares the target with the messages, or with the upstream itself; ends with 0 when equal, 1 when different."""
     from bridge.cli import progress_bars
+    from bridge.commands.connections import progress_of, protocol_of, source_of, target_of, upstream_of
     from bridge.verify.options import VerifyOptions
 
     options = VerifyOptions.of(settings, fix_file=fix_sql)
     with progress_bars.VerifyBar() as bar:
-        report = VERIFICATIONS[against](settings, options, bar).run()
+        target, table = target_of(settings), progress_of(settings)
+        if against == "log":
+            from bridge.verify.log.verification import LogVerification
+
+            source = source_of(settings)
+            protocol = protocol_of(settings, source, console.note)
+            report = LogVerification(settings, target, source, protocol, table, options, bar).run()
+        else:
+            from bridge.verify.source.verification import SourceVerification
+
+            report = SourceVerification(target, upstream_of(settings), table, options, bar).run()
     output.verification(report, as_json=as_json)
     if not report.is_equal:
         raise typer.Exit(1)
-
-
-def _against_upstream(settings: Settings, options: VerifyOptions, listener: ProgressListener) -> Any:
-    from bridge.commands.connections import progress_of, target_of, upstream_of
-    from bridge.verify.source.verification import SourceVerification
-
-    return SourceVerification(target_of(settings), upstream_of(settings), progress_of(settings), options, listener)
-
-
-def _against_log(settings: Settings, options: VerifyOptions, listener: ProgressListener) -> Any:
-    from bridge.commands.connections import progress_of, protocol_of, source_of, target_of
-    from bridge.verify.log.verification import LogVerification
-
-    target, source = target_of(settings), source_of(settings)
-    protocol = protocol_of(settings, source, console.note)
-    return LogVerification(settings, target, source, protocol, progress_of(settings), options, listener)
-
-
-VERIFICATIONS: Final = {"log": _against_log, "upstream": _against_upstream, "source": _against_upstream}
 
 
 @command(app, "status", group=WATCH, example="bridge status --target mysql://bridge@db:3306/", exits=UNKNOWN)
