@@ -102,7 +102,7 @@ def test_every_number(protocol: str, make: Make, usual: bytes) -> None:
     "kind",
     [
         *("int", "int unsigned", "bigint unsigned", "bit", "decimal", "float", "double", "year", "enum('7','x')"),
-        "set('7')",
+        *("set('7')", "FLOAT8", "SERIAL"),
     ],
 )
 def test_every_number_as_a_string(kind: str) -> None:
@@ -131,6 +131,8 @@ STRINGS: list[tuple[str, Make]] = [
     ("canal-json", lambda value: _canal("varchar", value)),
     ("canal-json", lambda value: _canal("varbinary", value)),
     ("canal-json", lambda value: _canal("json", value)),
+    ("canal-json", lambda value: _canal("NATIONAL VARCHAR(9)", value)),
+    ("canal-json", lambda value: _canal("point", value)),
 ]
 
 
