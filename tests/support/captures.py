@@ -115,3 +115,10 @@ def bank_below(lines: Iterable[Line], ts: int) -> BankState:
     ):
         state.apply(message)
     return state
+
+
+def line(offset: int, message: dict[str, Any], *, partition: int = 0, topic: str | None = None) -> Line:
+    """A message of a test's own, with JSON for its value."""
+    value = base64.b64encode(json.dumps(message).encode()).decode()
+    named = {} if topic is None else {"topic": topic}
+    return {**named, "partition": partition, "offset": offset, "key": None, "value": value}

@@ -11,9 +11,8 @@ import pytest
 
 from bridge.mysql.connection.session import Session
 from tests.pipeline.test_bad_messages import row, watermark
-from tests.support.captures import write_lines
+from tests.support.captures import line, write_lines
 from tests.support.command import bridge
-from tests.support.messages import line
 from tests.support.pipelines import admin
 
 pytestmark = pytest.mark.usefixtures("spark")

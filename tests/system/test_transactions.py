@@ -8,6 +8,7 @@ import os
 import signal
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -24,10 +25,47 @@ from tests.support.bridges import kafka_arguments
 from tests.support.captures import Line, read_lines, with_value
 from tests.support.command import SECONDS, bridge
 from tests.support.pipelines import sql
-from tests.support.transactions import Sender
+from tests.support.producers import ordered_producer
 
 Topics = Callable[..., str]
 Messages = list[dict[str, Any]]
+SENT_SECONDS = 30.0
+
+
+class Sender:
+    """One transaction after the other, into one topic; at most one stays open."""
+
+    def __init__(self, bootstrap_servers: str, topic: str) -> None:
+        self._topic = topic
+        self._producer: Any = ordered_producer(
+            bootstrap_servers, transactional_id=uuid.uuid4().hex, transaction_timeout_ms=600_000
+        )
+        self._producer.init_transactions(SENT_SECONDS)
+
+    def open(self, messages: Iterable[dict[str, Any]], partition: int = 0) -> None:
+        """A transaction that stays open; its messages have come to Kafka."""
+        self._producer.begin_transaction()
+        for message in messages:
+            self._producer.produce(self._topic, json.dumps(message).encode(), b"", partition)
+            self._producer.poll(0)
+        assert self._producer.flush(SENT_SECONDS) == 0
+
+    def open_lines(self, lines: Iterable[Line]) -> None:
+        """The same of the lines of a capture, each in its own topic."""
+        self._producer.begin_transaction()
+        for line in lines:
+            key, value = (None if line[name] is None else base64.b64decode(line[name]) for name in ("key", "value"))
+            self._producer.produce(line["topic"], value, key, line["partition"])
+            self._producer.poll(0)
+        assert self._producer.flush(SENT_SECONDS) == 0
+
+    def commit(self) -> None:
+        """The open one becomes valid."""
+        self._producer.commit_transaction(SENT_SECONDS)
+
+    def abort(self) -> None:
+        """The open one never was."""
+        self._producer.abort_transaction(SENT_SECONDS)
 
 
 def rows(ids: Iterable[int], *, extension: bool = True) -> Messages:
