@@ -1,4 +1,4 @@
-"""Encoders by the rules of the seeds, and a reader of literals: tests go from value to wire to literal to value."""
+"""Encoders by the rules of the seeds: tests go from value to wire to literal."""
 
 from __future__ import annotations
 
@@ -194,20 +194,6 @@ def check_sound(events: list[Event]) -> None:
             if image is not None:
                 assert all(SAFE_LITERAL.fullmatch(literal) for literal in split(image))
                 assert len(split(image)) == len(split_forms(event.columns)[1])
-
-
-def read_literal(literal: str) -> Any:
-    """The value that a literal stands for: None, bytes, str, int, Decimal or float."""
-    assert SAFE_LITERAL.fullmatch(literal), literal
-    if literal == "NULL":
-        return None
-    if literal[0] == "x":
-        return bytes.fromhex(literal[2:-1])
-    if literal[0] == "'":
-        return re.sub(r"\\(.)", lambda match: "\0" if match[1] == "0" else match[1], literal[1:-1], flags=re.DOTALL)
-    if "e" in literal:
-        return float(literal)
-    return Decimal(literal) if "." in literal else int(literal)
 
 
 # --- captures
