@@ -253,6 +253,7 @@ def _control_events(events: pa.Table) -> pa.Table:
     is_given = events["kind"].to_numpy() > int(Kind.DELETE)
     rows = events.select([*_OF_TABLES, "offset"]).append_column("row", pa.array(np.arange(events.num_rows)))
     rows = rows.filter(pa.array(~is_given)).sort_by("offset")
+    # without threads, `first` is that in the order of the rows (Arrow, Grouped Aggregations)
     firsts = rows.group_by(_OF_TABLES, use_threads=False).aggregate([("row", "first")])
     is_given[firsts["row_first"].to_numpy()] = True
     return events.filter(pa.array(is_given))
