@@ -134,6 +134,31 @@ def test_what_an_ignored_statement_kept_is_not_taken_for_made(
         run_all(target, events, ddl=ddl_rules(ignore=["drop table", "drop column"]))
 
 
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "RENAME TABLE t TO x, u TO t, x TO u",
+        "ALTER TABLE p EXCHANGE PARTITION p0 WITH TABLE x",
+        "ALTER TABLE t CHANGE a b INT, CHANGE b a INT",
+        "ALTER TABLE t MODIFY e ENUM('w','x','y')",
+        "ALTER TABLE t MODIFY at DATETIME",
+    ],
+)
+def test_what_rows_would_be_wrong_without_is_not_ignored(target: str, session: Session, statement: str) -> None:
+    """Rows behind it would go to another table or column, or be read as other values, and no server would refuse them;
+    the operator may not skip it either."""
+    session.execute("ALTER TABLE m.t ADD a INT, ADD b INT, ADD e ENUM('x','y'), ADD at TIMESTAMP NULL")
+    classes = ["rename table", "exchange partition", "modify column"]
+    rules = ddl_rules(ignore=classes, source="mysql-8", timezone="+08:00")
+    events = in_one_partition([schema_change(10, statement, schema="m", table="t"), boundary(99)])
+    with pytest.raises(HeldError, match=r"the settings ignore .+ \(ddl.ignore\), but .+ nothing would tell"):
+        run_all(target, events, ddl=rules)
+    harmless = ["RENAME TABLE u TO v", "ALTER TABLE t MODIFY a BIGINT"]
+    changes = [schema_change(10 + at, text, schema="m", table="t") for at, text in enumerate(harmless)]
+    run_all(target, in_one_partition([*changes, boundary(99)]), ddl=rules, name="other")
+    assert tables(session) == {"t", "u"}
+
+
 def test_refused(target: str, session: Session) -> None:
     """What is refused stops the bridge, with statement and position, before anything behind it."""
     with pytest.raises(SchemaChangeError) as raised:

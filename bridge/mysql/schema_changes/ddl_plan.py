@@ -15,7 +15,7 @@ import structlog
 from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shards import ShardVerdict, compared, kept_rows, misread, shard_statement
 from bridge.ddl.by_table.shards import ruling as ruled
-from bridge.ddl.by_table.skipping import kept_key, misread_values
+from bridge.ddl.by_table.skipping import kept_key, misread_values, moved_without
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import DATABASE_KINDS, Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
@@ -104,6 +104,8 @@ class Planner:
             key = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
             if key:
                 raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, key), rewritten)
+            if what := self._wrong_if_left_out(session, rewritten, around):
+                raise self.hold(session, change, f"{decision.reason}, but {what}, and nothing would tell", rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
@@ -123,6 +125,13 @@ class Planner:
             self._leave_out(session, change, JournalState.DONE, rewritten, NOTHING_TO_RUN)
             return None
         return rewritten
+
+    def _wrong_if_left_out(self, session: Session, rewritten: Rewritten, around: OnTarget) -> str:
+        """Says which rows would go to another table or column, or be read as others, without the statement."""
+        is_utc = self._around.zone(session) in {UTC, "UTC"}
+        return moved_without(rewritten.classified) or misread_values(
+            rewritten.sql, rewritten.classified, around.column_definition, is_utc=is_utc, is_left_out=True
+        )
 
     def _left_out_in(self, session: Session, known: Classified) -> list[str]:
         """Gives the tables that the filter leaves out, of a database that is dropped."""
