@@ -142,6 +142,13 @@ _FIX: Final = (
 )
 _ANSI: Final = f"{_FIX}ANSI, PIPES_AS_CONCAT or ANSI_QUOTES"
 
+_REPLACEMENT: Final = "\ufffd"
+_LOST: Final = (
+    "holds U+FFFD, which stands for letters that the sender could not read, as the upstream's session had another"
+    " character set than utf8mb4: bridge ddl replace it by the statement as it was written, or approve it if that"
+    " letter was"
+)
+
 
 def by_mode(statement: StatementParts, site: Site) -> None:
     """Refuses, until it is approved, the operator ||, which joins texts with PIPES_AS_CONCAT, and is OR without it; and
@@ -149,7 +156,8 @@ def by_mode(statement: StatementParts, site: Site) -> None:
     text.
 
     So it does, but for TiDB's and a snapshot's, with a backslash in any text but a comment.  It begins an escape, but
-    with NO_BACKSLASH_ESCAPES it is one.
+    with NO_BACKSLASH_ESCAPES it is one.  And with a letter that was lost: Debezium's connector reads all statements as
+    UTF-8, also those of sessions with another `character_set_client`.
     """
     if site.is_approved:
         return
@@ -166,7 +174,11 @@ def by_mode(statement: StatementParts, site: Site) -> None:
             raise UnsupportedError(f"{token.text} is a column or a text, {_ANSI}")
     for before, token in pairwise([END, *(token for token in statement.tokens if token.text != "=")]):
         is_comment = before.word == "COMMENT" and not is_view and token not in in_expressions
-        if token.kind == "string" and "\\" in token.text and not is_comment and not is_clear:
+        if is_comment or is_clear:
+            continue
+        if _REPLACEMENT in token.text:
+            raise UnsupportedError(f"{token.text} {_LOST}")
+        if token.kind == "string" and "\\" in token.text:
             raise UnsupportedError(f"{token.text} holds an escape or a backslash, {_FIX}NO_BACKSLASH_ESCAPES")
 
 
