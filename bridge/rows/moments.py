@@ -166,12 +166,15 @@ class Moment:
     ts: its time (TSO).
     last: the last time (TSO) that is not later by time alone.
     places: its places; of several that an event can be compared with, the last decides.
+    began_anew: between which times (TSO) binlogs are known to have begun anew: only places that are both before or both
+        after are compared.
     is_change: whether it is that of a schema change (`Places.compared`).
     """
 
     ts: int
     last: int
     places: tuple[str, ...] = ()
+    began_anew: tuple[tuple[int, int], ...] = ()
     is_change: bool = False
 
     @classmethod
@@ -203,11 +206,19 @@ class Moment:
             return later
         by_place, is_earlier = _are_by_place(self.ts, times), times < self.ts
         places = Places.of(events["place"]) if places is None else places
+        by_place &= self._are_of_one_binlog(times)
         for place in self.places:
             is_comparable, behind = places.compared(place, is_earlier, of_change=self.is_change)
             is_comparable &= ~behind | (times > self.ts - _LONGEST_WAIT)
             later = np.where(is_comparable & by_place, behind, later)
         return later
+
+    def _are_of_one_binlog(self, times: Longs) -> Bools:
+        """Tells which events are on the moment's side of every new beginning."""
+        is_same: Bools = np.ones(len(times), np.bool_)
+        for last, first in self.began_anew:
+            is_same &= times <= last if self.ts <= last else (times >= first) & (self.ts >= first)
+        return is_same
 
     def is_clearly_after(self, events: pa.Table) -> Bools:
         """Tells which events (with `commit_ts` and `place` of EVENT_SCHEMA) are earlier than the moment beyond doubt:
@@ -231,7 +242,7 @@ class Moment:
             return False
         times = np.array([ts])
         is_comparable, behind = Places.of(pa.array([place])).compared(self.places[-1], times < self.ts)
-        if is_comparable[0]:
+        if (is_comparable & self._are_of_one_binlog(times))[0]:
             return bool((behind & (_are_by_place(self.ts, times) | (times > self.last)))[0])
         return max(ts, latest) >= self.ts and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
 
@@ -341,10 +352,13 @@ def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, s
     return {names_of(place): place for place in newest}
 
 
-def new_beginning(places: Places, times: Longs, highest: dict[str, int], seen: int) -> tuple[int | None, bool]:
-    """Finds where the binlog began anew among events of one partition, in order: the number of the first event whose
-    place is lower than an earlier one's though its time is higher than all before it.  What is sent again is not later.
-    Also tells whether any place went back so: a promoted server's files begin anew, while GTIDs go on, which decide.
+def new_beginning(
+    places: Places, times: Longs, highest: dict[str, int], seen: int
+) -> tuple[tuple[int, int] | None, bool]:
+    """Finds where the binlog began anew among events of one partition, in order: the times (TSO) of the first event
+    whose place is lower than an earlier one's though its time is higher than all before it, and the highest of these.
+    What is sent again is not later.  Also tells whether any place went back so: a promoted server's files begin anew,
+    while GTIDs go on, which decide.
 
     highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).
     """
@@ -358,7 +372,7 @@ def new_beginning(places: Places, times: Longs, highest: dict[str, int], seen: i
         if len(back) and not is_of_snapshot(name):
             goes_back = True
             if not told or name.startswith(GTID):
-                beginning = int(at[back[0]])
+                beginning = int(seen_before[back[0]]), int(later[back[0]])
             highest[name] = int(own[back[0] :].max())
         else:
             highest[name] = max(highest.get(name, _ABSENT), int(own.max()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -93,9 +93,9 @@ class CountingRows:
             behind = f"{where[0]}/{where[1]}/{rows.table['offset'][0]}"
             log.warning("rows_may_be_twice", table=f"{schema}.{table}", behind=behind, fix=_TWICE_FIX)
 
-    def among(self, merged: Merged) -> Counted:
+    def among(self, merged: Merged, began_anew: Sequence[tuple[int, int]]) -> Counted:
         """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
-        and what came too late, behind rows of other partitions."""
+        and what came too late, behind rows of other partitions.  began_anew: as of `Moment`."""
         rows, applied, copies, gone = merged.rows, dict[PartitionId, AppliedRow](), list[Bools](), list[Bools]()
         for where, mine in rows:
             queue = self._queues[where]
@@ -108,7 +108,7 @@ class CountingRows:
                 applied[where] = applied[where]._replace(again=int(again))
             copies.append(are_copies)
             gone.append(are_gone)
-        table, overtaken = self._without_overtaken(merged)
+        table, overtaken = self._without_overtaken(merged, began_anew)
 
         def seen() -> Longs:
             shown: Longs = np.array([self._shown_at_change.get(where, 0) for where, _ in rows])
@@ -136,18 +136,21 @@ class CountingRows:
             (self._behind[where].add if ts < self._newest[where][name] else self._behind[where].discard)(name)
         return bool(self._behind[where])
 
-    def _without_overtaken(self, merged: Merged) -> tuple[pa.Table, Bools | None]:
+    def _without_overtaken(
+        self, merged: Merged, began_anew: Sequence[tuple[int, int]]
+    ) -> tuple[pa.Table, Bools | None]:
         if len(self._queues) == 1 or not pc.all(merged.table["by_time"]).as_py():
             return merged.table, None
         numbers = {where: number for number, where in enumerate(self._queues)}
         partitions = np.array([numbers[where] for where, _ in merged.rows])[merged.partitions]
         applied = [queue.applied for queue in self._queues.values()]
-        places = merged.places or Places.of(merged.table["place"])
+        since, places = max((first for _, first in began_anew), default=0), merged.places
+        places = places or Places.of(merged.table["place"])
         upstreams, tables, overtaken = places.apart(), list[pa.Table](), np.zeros(len(partitions), np.bool_)
 
         def without(rows: pa.Table, places: Places, which: Any) -> tuple[pa.Table, Bools | None]:
             kept = self._overtaken_rows[tuple(sorted(places.numbers))]
-            return kept.without(rows, places, merged.message_ts[which], partitions[which], applied)
+            return kept.without(rows, places, merged.message_ts[which], partitions[which], applied, since)
 
         if not upstreams.any():
             return without(merged.table, places, slice(None))

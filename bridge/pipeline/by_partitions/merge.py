@@ -67,12 +67,15 @@ class Merged:
         return ordered
 
 
-def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount) -> Merged:
+def merge(
+    waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount, began_anew: Sequence[tuple[int, int]] = ()
+) -> Merged:
     """Merges row changes by their places in one binlog, else by event time; each partition keeps its order.
 
     waiting: the rows of each partition, at least one in all.
     first: the lowest number.
     most: about how much to take; neither a message nor the rows of one TSO are divided.
+    began_anew: as of `Moment`.
     """
     times = np.concatenate([_merge_times(rows) for _, rows in waiting])
     message_ts = np.concatenate([rows.times for _, rows in waiting])
@@ -82,7 +85,7 @@ def merge(waiting: Sequence[tuple[PartitionId, Rows]], first: int, most: Amount)
     order, places = np.arange(len(times)), None
     if len(waiting) > 1:
         places = Places.of(pa.chunked_array([piece for _, rows in waiting for piece in rows.table["place"].chunks]))
-        order, times = _ordered(places, partitions, times)
+        order, times = _ordered(places, partitions, times, began_anew)
     units = _units(times, message_ts[order], partitions[order], offsets[order], by_time[order])
     table = pa.concat_tables([rows.table for _, rows in waiting])
     end = int(np.searchsorted(units, units[_count_to_take(table, order, most) - 1], "right"))
@@ -113,7 +116,9 @@ def _merge_times(rows: Rows) -> Longs:
     return latest
 
 
-def _ordered(places: Places, partitions: Longs, times: Longs) -> tuple[Longs, Longs]:
+def _ordered(
+    places: Places, partitions: Longs, times: Longs, began_anew: Sequence[tuple[int, int]]
+) -> tuple[Longs, Longs]:
     """Gives the order of rows, and their times in it, which never go back.
 
     Those of one upstream go by their places where these tell the order of all of them; those of several by their times,
@@ -125,7 +130,7 @@ def _ordered(places: Places, partitions: Longs, times: Longs) -> tuple[Longs, Lo
     order, risen = list[Longs](), list[Longs]()
     for first in np.sort(np.unique(upstreams, return_index=True)[1]):
         which = np.flatnonzero(upstreams == upstreams[first])
-        ranks = _ranks(places.taken(which), partitions[which])
+        ranks = _ranks(places.taken(which), partitions[which], times[which], began_anew)
         order.append(which[np.argsort(times[which] if ranks is None else ranks, kind="stable")])
         risen.append(np.maximum.accumulate(times[order[-1]]))
     all_risen = np.concatenate(risen)
@@ -133,11 +138,14 @@ def _ordered(places: Places, partitions: Longs, times: Longs) -> tuple[Longs, Lo
     return np.concatenate(order)[by_time], all_risen[by_time]
 
 
-def _ranks(places: Places, partitions: Longs) -> Longs | None:
+def _ranks(places: Places, partitions: Longs, times: Longs, began_anew: Sequence[tuple[int, int]]) -> Longs | None:
     """Numbers rows in the order of their places, which never go back within the partition; None where places do not
     tell the order of all of them."""
     if (ranks := places.ranks()) is None:
         return None
+    if began_anew:
+        ranks = np.unique(ranks, return_inverse=True)[1]
+        ranks += len(ranks) * np.sum([times >= first for _, first in began_anew], axis=0)
     bounds = np.flatnonzero(np.diff(partitions)) + 1
     return np.concatenate([np.maximum.accumulate(mine) for mine in np.split(ranks, bounds)])
 

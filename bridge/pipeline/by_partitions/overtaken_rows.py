@@ -142,9 +142,10 @@ class OvertakenRows:
 
     def __init__(self, most: int = KEPT_ROWS) -> None:
         self._most = most
+        self._binlog: tuple[int, tuple[str, ...]] = (0, ())
         self._kept: deque[_Kept] = deque()
-        self._unseen: int | None = None
-        """The highest rank of the rows that were taken out and are not kept; None before the first ones."""
+        self._unseen = -1
+        """The highest rank of the rows that were taken out and are not kept."""
         self._unclear: set[tuple[str, ...]] = set()
         """Tables with late rows that could not be compared."""
         self._named: set[tuple[str, ...]] = set()
@@ -154,13 +155,14 @@ class OvertakenRows:
         """By table, where messages tell no places in a binlog: when a row changed its key last (TSO), and where."""
 
     def without(
-        self, rows: pa.Table, places: Places, times: Longs, partitions: Longs, applied: Sequence[AppliedRow]
+        self, rows: pa.Table, places: Places, times: Longs, partitions: Longs, applied: Sequence[AppliedRow], since: int
     ) -> tuple[pa.Table, Bools | None]:
         """Takes from late rows what was overtaken, and keeps them all.
 
         rows: those that are taken out now (EVENT_SCHEMA, merged).  places, times: their places and event times (TSO).
         partitions: the number of each row's partition; partitions keep their numbers.
         applied: by number of a partition, the last row taken out before.
+        since: when the binlog began (TSO): places of before are not compared.
 
         Gives the rows, of which a changed key may have become an INSERT or a DELETE; and which of them do nothing any
         more, None for none.
@@ -169,17 +171,17 @@ class OvertakenRows:
         if ranks is None:
             is_canals = SENT in places.numbers  # a swap of TiDB has two such changes of keys in one transaction
             return _without_lost(rows, self._passed_by_time(rows, times, partitions)) if is_canals else (rows, None)
-        highest = _highest(sorted(places.numbers), applied)
-        self._unseen = int(highest.max(initial=-1)) if self._unseen is None else self._unseen
+        highest = self._highest((since, tuple(sorted(places.numbers))), applied)
         others = np.array([np.delete(highest, one).max(initial=-1) for one in range(len(highest))])
-        late = np.flatnonzero(ranks < others[partitions])
+        of_binlog = times >= since
+        late = np.flatnonzero((ranks < others[partitions]) & of_binlog)
         lost = self._passed(rows, ranks, partitions)
         if len(late):
             unseen = rows.take(pa.array(late[ranks[late] < self._unseen]))
             self._unclear.update(distinct(unseen, ("schema", "table"))[0])
             touched = self._touched(rows["table"], late, partitions, int(ranks[late].min()))
             _add_overtaken(lost, rows, late, ranks, partitions, touched)
-        self._keep(_Kept(rows.select(OF_KEYS), ranks, partitions), self._unseen)
+        self._keep(_Kept(rows.select(OF_KEYS).filter(pa.array(of_binlog)), ranks[of_binlog], partitions[of_binlog]))
         self._tell({name for name in self._unclear if len(self._partitions[name[1]]) > 1})
         return _without_lost(rows, lost)
 
@@ -220,17 +222,33 @@ class OvertakenRows:
         lost = passed(beside, ties, where, is_spread, _moves(beside, is_spread))
         return defaultdict(set, {number - start: keys for number, keys in lost.items() if number >= start})
 
-    def _keep(self, kept: _Kept, unseen: int) -> None:
+    def _highest(self, binlog: tuple[int, tuple[str, ...]], applied: Sequence[AppliedRow]) -> Longs:
+        """Gives the rank up to which each partition was taken out, -1 where its place is of another binlog."""
+        found = np.full(len(applied), -1, np.int64)
+        since, names = binlog
+        same = [
+            number
+            for number, last in enumerate(applied)
+            if last.place and last.ts >= since and tuple(sorted(coordinates_of(last.place))) == names
+        ]
+        ranks = Places.of(pa.array([applied[n].place for n in same], pa.string())).ranks()
+        if ranks is not None:
+            found[same] = ranks
+        if binlog != self._binlog:
+            self._binlog, self._unseen = binlog, int(found.max(initial=-1))
+            self._kept.clear()
+        return found
+
+    def _keep(self, kept: _Kept) -> None:
         if len(kept.ranks) > self._most:
             last = np.argsort(kept.ranks, kind="stable")
-            unseen = max(unseen, int(kept.ranks[last[-self._most - 1]]))
+            self._unseen = max(self._unseen, int(kept.ranks[last[-self._most - 1]]))
             last = last[-self._most :]
             kept = _Kept(taken(kept.rows, last), kept.ranks[last], kept.partitions[last])
         if len(kept.ranks):
             self._kept.append(kept)
         while sum(len(one.ranks) for one in self._kept) > self._most:
-            unseen = max(unseen, int(self._kept.popleft().ranks.max()))
-        self._unseen = unseen
+            self._unseen = max(self._unseen, int(self._kept.popleft().ranks.max()))
 
     def _touched(
         self, tables: pa.ChunkedArray, late: Longs, partitions: Longs, lowest: int
@@ -261,16 +279,6 @@ class OvertakenRows:
         for name in sorted(names - self._named):
             log.warning("late_rows", table=".".join(name), fix=_FIX)
         self._named |= names
-
-
-def _highest(names: list[str], applied: Sequence[AppliedRow]) -> Longs:
-    """Gives the rank up to which each partition was taken out, -1 where its place is of another binlog."""
-    found = np.full(len(applied), -1, np.int64)
-    same = [at for at, last in enumerate(applied) if last.place and sorted(coordinates_of(last.place)) == names]
-    ranks = Places.of(pa.array([applied[at].place for at in same], pa.string())).ranks()
-    if ranks is not None:
-        found[same] = ranks
-    return found
 
 
 def _of_table(rows: pa.Table, name: tuple[str, str]) -> Bools:

@@ -92,10 +92,9 @@ class Barrier:
     columns: ColumnsTell | None
     unclear: Sequence[UnclearRows]
 
-    @property
-    def bounds(self) -> list[Bound]:
-        """What rows may not pass before it has run."""
-        return [self.columns or self.moment, *self.unclear]
+    def bounds(self, began_anew: tuple[tuple[int, int], ...]) -> list[Bound]:
+        """What rows may not pass before it has run.  began_anew: as of Moment."""
+        return [self.columns or replace(self.moment, began_anew=began_anew), *self.unclear]
 
 
 class PartitionBacklog:
@@ -153,7 +152,7 @@ class PartitionBacklog:
             kept = self._without_quarantined(fresh)
             self._check_keys(where[0], kept)
             queue = self.queues[where]
-            places = queue.note(mine, fresh)
+            places = queue.note(mine)
             dropped += mine.num_rows - fresh.num_rows
             if queue.append(kept, now, places):
                 self._counted_as_passed.discard(where)
@@ -225,8 +224,8 @@ class PartitionBacklog:
         before = {where: queue.copy() for where, queue in self.queues.items()}
         counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), 0, {})
         if rows:
-            merged = merge(rows, self._next_ts, most)
-            counted = self._counting.among(merged)
+            merged = merge(rows, self._next_ts, most, self._began_anew)
+            counted = self._counting.among(merged, self._began_anew)
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
             for where, mine in merged.rows:
                 queue = self.queues[where]
@@ -251,10 +250,16 @@ class PartitionBacklog:
 
     def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self.queues[slow] for slow in self.unread]
-        bounds: list[Bound] = [Moment.at(one.seen, one.places.values()) for one in unread]
+        anew = self._began_anew
+        bounds: list[Bound] = [replace(Moment.at(one.seen, one.places.values()), began_anew=anew) for one in unread]
         if self.barrier is not None and self.barrier.where != where:
-            bounds += self.barrier.bounds
+            bounds += self.barrier.bounds(anew)
         return [*bounds, *self.ahead, Moment.at(self._hard_bound)]
+
+    @property
+    def _began_anew(self) -> tuple[tuple[int, int], ...]:
+        """Between which times (TSO) the upstream's binlog began anew, as far as partitions show it."""
+        return tuple(sorted({queue.began_anew for queue in self.queues.values() if queue.began_anew}))
 
     @property
     def _hard_bound(self) -> int:
@@ -277,8 +282,9 @@ class PartitionBacklog:
                 self.barrier = replace(self.barrier, unclear=all_unclear)
                 return
             if (change := judge(stop.schema_change, bool(stop.event["by_time"]))) is not None:
+                moment = replace(stop.moment, began_anew=self._began_anew)
                 tables, unclear = self._repeated_rows.tables_of(change), self._unclear_rows(where, stop)
-                late = self._places.lateness(where, stop.moment, change, tables, self._applied, unclear)
+                late = self._places.lateness(where, moment, change, tables, self._applied, unclear)
                 change = replace(change, doubt=change.doubt or late)
                 columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
                 self.barrier = Barrier(where, stop, change, stop.moment, columns, all_unclear)
@@ -362,7 +368,7 @@ class PartitionBacklog:
             return False
         if not len(queue):
             return self.ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        is_behind = queue.begins_behind([*barrier.bounds, Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([*barrier.bounds(self._began_anew), Moment.at(self._hard_bound)])
         return is_behind or self._begins_ahead(queue, barrier)
 
     def _begins_ahead(self, queue: PartitionQueue, barrier: Barrier) -> bool:

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import structlog
 
-from bridge.errors import SourceError
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
-from bridge.rows.gathering import Longs, position_of
+from bridge.rows.gathering import Longs
 from bridge.rows.moments import (
     Moment,
     Places,
@@ -92,8 +91,8 @@ _SNAPSHOT_FIX: Final = (
 )
 _SERVER_FIX: Final = (
     "behind a failover, what was sent and this server lacks stays in the target, and of its first transaction"
-    " Debezium's connector may leave out rows; behind RESET MASTER, where GTIDs go on, all until the one where it stood"
-    " came again: bridge verify --against upstream shows them"
+    " Debezium's connector may leave out rows; behind RESET MASTER, a sender may leave out all until the place or GTID"
+    " where it stood came again: bridge verify --against upstream shows them"
 )
 
 log = structlog.get_logger()
@@ -161,6 +160,10 @@ class PartitionQueue:
     arrived: time of the clock at the last event.
     seen, shown: the highest times (TSO) of all events so far, and of what was taken out.
     places: by the names of a place, that of the last event so far; the newest last.
+    has_rows: whether any event so far was a row change.
+    applied: the last row in the target that named its place.
+    began_anew: between which times (TSO) the upstream's binlog began anew last, as far as this partition shows; None
+    when it did not.
     """
 
     def __init__(self, start: PartitionStart, now: float) -> None:
@@ -169,27 +172,26 @@ class PartitionQueue:
         self.places = {names_of(start.place): start.place} if start.place else {}
         self.has_rows = False
         self.applied = AppliedRow(start.place_ts, start.place, start.rows, start.again)
+        self.began_anew: tuple[int, int] | None = None
         self._highest = coordinates_of(start.place) if start.place else {}
         self._runs: deque[_Run] = deque()
         self._count = 0
 
-    def note(self, events: pa.Table, fresh: pa.Table) -> Places:
-        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places.  fresh: those that
-        are not in the target.  The log says when they begin a snapshot although another one, or the binlog, was read
-        before, and when another server's binlog begins.  Raises SourceError where a binlog begins anew."""
+    def note(self, events: pa.Table) -> Places:
+        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places.  The log says when
+        they begin a snapshot although another one, or the binlog, was read before, and when another server's binlog
+        begins, or one begins anew."""
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
         places, begins_snapshot = Places.of(events["place"]), False
-        told_now = places if fresh.num_rows == events.num_rows else Places.of(fresh["place"])
-        is_next = are_of_next_server(told_now.numbers, self._highest)
-        if told_now.numbers:
+        is_next = are_of_next_server(places.numbers, self._highest)
+        if places.numbers:
             seen = max(self.seen, self.shown)
-            for name, numbers in told_now.numbers.items():
+            for name, numbers in places.numbers.items():
                 if is_of_snapshot(name):  # all rows of a snapshot have its place
                     told = numbers[numbers >= 0]
                     begins_snapshot |= bool((told != self._highest.pop(name, told[0])).any())
-            began, goes_back = new_beginning(told_now, fresh["commit_ts"].to_numpy(), self._highest, seen)
-            if began is not None:
-                raise _began_anew(str(position_of(fresh, began)))
+            began, goes_back = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
+            self.began_anew = began or self.began_anew
             is_next |= goes_back
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
         for names, place in newest_places(events, places).items():
@@ -358,14 +360,3 @@ class PartitionQueue:
 
     def _stop(self, run: _Run, at: int, index: int) -> Stop:
         return Stop(index, run.stop_events[at], run.arrived)
-
-
-def _began_anew(where: str) -> SourceError:
-    return SourceError(
-        "the upstream's binlog begins anew here (RESET MASTER, a backup, another server under the same server_id),"
-        " where a sender may leave out changes",
-        where=where,
-        fix="begin again there (--from) with a pipeline of another --name, and bring the tables to the upstream's"
-        " state: bridge verify --against upstream --fix-sql FILE; or begin behind a new snapshot, under another"
-        " topic.prefix",
-    )

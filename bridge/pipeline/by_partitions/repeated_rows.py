@@ -83,7 +83,6 @@ def _go_on(rows: Rows, applied: AppliedRow) -> bool:
     return bool(rises.all()) and is_next and is_alike and not applied.again
 
 
-FIRST: Final = 0
 UNTOLD: Final = -1
 """A row of which its place does not tell whether it comes for the first time."""
 SENT_AGAIN: Final = -2
@@ -95,20 +94,21 @@ that ran is behind it."""
 
 
 def told_by_place(rows: Rows, queue: PartitionQueue, copies: Bools, gone: Bools) -> Longs:
-    """Tells of each row of a partition whether it comes for the first time, by its place: FIRST, SENT_AGAIN, MAY_UNDO,
+    """Tells of each row of a partition whether it comes for the first time, by its place: gives 0 where it does, or the
+    time (TSO) of the last row where the binlog is known to have begun anew (RESET MASTER); else SENT_AGAIN, MAY_UNDO,
     OF_THE_LAST or UNTOLD.
 
     queue: what was taken out before.  copies, gone: which of them `followed` found, and which it leaves out.
     """
-    applied = queue.applied
-    told = np.full(len(rows.times), UNTOLD if queue.shown else FIRST)
+    applied, since = queue.applied, queue.applied.ts if queue.began_anew else 0
+    told = np.full(len(rows.times), UNTOLD if queue.shown else 0)
     if applied.place and not is_of_sending(applied.place):
         _, behind = Places.of(rows.table["place"]).compared(applied.place, rows.times < applied.ts)
         is_same = pc.fill_null(pc.equal(rows.table["place"], applied.place), False).to_numpy()
         index = rows.table["index"].to_numpy()
         is_more = np.where(index > 0, index, np.cumsum(is_same)) > applied.rows
         told[is_same & ~is_more] = OF_THE_LAST
-        told[behind | (is_same & is_more & (applied.rows > 0))] = FIRST
+        told[behind | (is_same & is_more & (applied.rows > 0))] = since
     told[copies] = np.where(gone, SENT_AGAIN, MAY_UNDO)[copies]
     return told
 
@@ -375,7 +375,7 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: Sch
         older = np.where(by_place, ~behind, older)
     shown = np.where(by_time, seen >> TSO_LOGICAL_BITS, seen)
     mine = np.where(by_time, latest_beside(millis, shown), times)
-    is_first = (by_place & (told == FIRST)) | (is_clear & (mine > shown))
+    is_first = np.where(by_place & (told >= 0), is_clear | (told <= change.commit_ts), is_clear & (mine > shown))
     is_again = (told == SENT_AGAIN) | (told == MAY_UNDO) | (by_place & (told == OF_THE_LAST))
     is_unclear = (told == MAY_UNDO) & ~is_clear & ~by_place
     is_first = older & np.where(is_again, is_unclear, is_first)

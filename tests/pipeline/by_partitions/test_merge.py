@@ -115,6 +115,16 @@ def test_places_order_what_times_do_not() -> None:
         assert found.table["commit_ts"].to_pylist() == sorted(set(found.table["commit_ts"].to_pylist()))
 
 
+def test_a_binlog_that_begins_anew_comes_behind_the_former() -> None:
+    """After RESET MASTER places are low again: those of before and of after are not compared."""
+    before, after = SECOND, 2 * SECOND
+    waiting = [
+        ((TOPIC, p), rows_of(p, [(before, True, 1), (after, True, 1)], [gtids(90 - p), gtids(4 - p)])) for p in (0, 1)
+    ]
+    found = merge(waiting, 0, Amount(1000, 1 << 20), [(before, after)])
+    assert [(p, offset) for _, p, offset in listed(found)] == [(1, 10), (0, 10), (1, 11), (0, 11)]
+
+
 times = st.one_of(st.integers(1, 12), st.integers(1, 3).map(lambda s: ms_tso(s * 1000)), st.just((1 << 63) - 1))
 
 

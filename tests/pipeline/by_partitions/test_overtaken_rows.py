@@ -136,7 +136,7 @@ def test_a_late_row_that_nothing_is_compared_with_any_more_is_named() -> None:
         rows = events_table((partition, n, event) for n, (partition, event) in enumerate(placed))
         partitions = np.array([partition for partition, _ in placed])
         places, times = Places.of(rows["place"]), rows["commit_ts"].to_numpy()
-        kept, lost = overtaken.without(rows, places, times, partitions, list(where.values()))
+        kept, lost = overtaken.without(rows, places, times, partitions, list(where.values()), 0)
         for partition, event in placed:
             where[partition] = AppliedRow(event.commit_ts, event.place or "")
         return kept.num_rows if lost is None else int((~lost).sum())

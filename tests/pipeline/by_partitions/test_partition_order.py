@@ -299,6 +299,7 @@ def gtids(ms: int, id_: int, text: str) -> RowChange:
 
 SERVERS = {
     "Debezium": ([read_row(1, 1, 3, 0), read_row(2, 2, 3, 1)], [read_row(3, 3, 1, 2), read_row(4, 4, 1, 2)]),
+    "RESET MASTER": ([read_row(1, 1, 2, 1), read_row(2, 2, 3, 1)], [read_row(3, 3, 1, 1), read_row(4, 4, 1, 1)]),
     "RESET MASTER, GTIDs": (
         [gtid_row(1, 1, 3, 7), gtid_row(2, 2, 3, 8)],
         [gtid_row(3, 3, 1, 9), gtid_row(4, 4, 1, 10)],
