@@ -252,7 +252,7 @@ def test_without_a_registry_the_setting_is_named(avro_captures: Path) -> None:
     pairs, _ = genuine(avro_captures, "my_types")
     [event] = decode_message(make_decoder("debezium", DecodeOptions(None)), *pairs[0])
     assert "--registry" in reason(event)
-    with pytest.raises(UsageError, match=r"no known protocol.*schema registry with --registry"):
+    with pytest.raises(UsageError, match=r"with a schema registry.*--registry"):
         recognise(pairs)
 
 
@@ -528,6 +528,16 @@ def test_names_joined_by_another_delimiter(name: str) -> None:
     text = json.dumps({"type": "record", "name": name, "fields": [{"name": "source", "type": source}]})
     [event] = decode_message(decoder_of({1: text}), None, b"\0\0\0\0\1\2d\2t")
     assert ("but its schema is" not in reason(event)) == DELIMITED[name]
+
+
+def test_cloud_events_in_avro() -> None:
+    """Are named, as in JSON."""
+    text = json.dumps(
+        {"type": "record", "name": "p.d.t.CloudEvents.Envelope", "fields": [{"name": "id", "type": "int"}]}
+    )
+    [event] = decode_message(decoder_of({1: text}), None, b"\0\0\0\0\1\2")
+    assert "CloudEvents" in reason(event)
+    assert "AvroConverter" in reason(event)
 
 
 def test_a_quarantined_message_is_kept_with_its_schemas(avro_captures: Path) -> None:

@@ -102,9 +102,9 @@ def test_types_are_checked_against_the_tables_as_they_are_now() -> None:
     declared = change(1, 1, 7)._replace(columns=told_columns("id\0v", ("", ""), ("bigint", "bigint")))
     rows = RowChanges.of([events_table([(0, 0, declared)])])
     wide = table()
-    narrow = replace(wide, columns={**wide.columns, "v": replace(wide.columns["v"], type="tinyint")})
+    other = replace(wide, columns={**wide.columns, "v": replace(wide.columns["v"], type="date")})
     ahead = FoldedAhead()
-    for now in (wide, narrow):
+    for now in (wide, other):
         catalog = {T: now}
         ahead.fold([rows], catalog)
         assert is_folded(ahead.folded(rows, catalog)) == (now is wide)

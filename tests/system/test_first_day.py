@@ -147,5 +147,5 @@ def test_an_unknown_topic_is_one_plain_line(
     ended = bridge(command, *source, *(() if command == "inspect" else ("--target", target)))
     lines = [line for line in ended.err.splitlines() if line.startswith("bridge: ")]
     assert (ended.code, len(lines)) == (3, 1), ended.err
-    assert lines[0].startswith(f"bridge: Kafka has no topic '{name}s'; fix: check --topic")
+    assert lines[0].startswith(f"bridge: Kafka has no topic '{name}s'; fix: did you mean {name}? check --topic")
     assert "KafkaError" not in ended.err

@@ -28,11 +28,13 @@ from bridge.protocols.decoder import (
     explain,
     shown,
 )
+from bridge.protocols.detect import CLOUD_EVENTS, Unread
 
 _MARK: Final = b'{"schema":{"avro":"'
 """Begins a value in JSON whose schema is named, not written out."""
 _PAYLOAD: Final = b',"payload":'
 _ENVELOPE, _KEY = "Envelope", "Key"
+_CLOUD_EVENTS: Final = ".CloudEvents.Envelope"
 _SCHEMA_CHANGE_KEY: Final = "SchemaChangeKey"
 _WITHOUT_ROW: Final = ("SchemaChangeValue", "TransactionMetadataValue", "TransactionValue", "Heartbeat")
 """How the names of Debezium's other records end (SchemaFactory, TransactionStructMaker)."""
@@ -115,6 +117,8 @@ class AvroFront:
         _, text = self.in_json(key, value)
         id_, start = framed(value, "the value")
         schema = self._schemas[id_]
+        if schema.name.endswith(_CLOUD_EVENTS):
+            raise DecodeError(f"the value is {CLOUD_EVENTS.what}: {CLOUD_EVENTS.fix}")
         if not schema.name.endswith(_ENVELOPE):
             raise DecodeError("a message without a row")
         source = self._record(value, start, schema, id_, "the value")["source"]
@@ -159,6 +163,8 @@ class AvroFront:
             raise DecodeError(_PLAIN_TICDC)
         if schema.name.endswith(_WITHOUT_ROW):
             return
+        if schema.name.endswith(_CLOUD_EVENTS):
+            raise DecodeError(f"the value is {CLOUD_EVENTS.what}: {CLOUD_EVENTS.fix}")
         if not schema.name.endswith(_ENVELOPE):
             raise DecodeError("the value " + _FLATTENED.format(shown(schema.name)))
         source = payload.get("source")
@@ -195,8 +201,12 @@ def in_json(sample: Sequence[Pair], lookup: SchemaLookup | None) -> list[Pair]:
     for key, value in sample:
         try:
             pairs.append(front.in_json(key, value, whole=True))
-        except DecodeError:
-            pairs.append((key, value))
+        except DecodeError as failure:
+            unread = value
+            if value is not None and is_framed(value):
+                unread = Unread(value)
+                unread.why = str(failure)
+            pairs.append((key, unread))
     return pairs
 
 
