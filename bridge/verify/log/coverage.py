@@ -193,9 +193,10 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
             is_dated, is_first = cut.is_dated_by_start, coverage.of(tables[0]).cut is None
             of_all = None if is_told and is_first and is_dated else cut
             coverage.put(tables[0], of_all, is_made=is_told and (is_first or not is_dated), is_there=True)
+        case StatementKind.TRUNCATE_TABLE if cut.is_dated_by_start:
+            coverage.begin(tables[0], change, is_there=coverage.of(tables[0]).is_there)
         case StatementKind.TRUNCATE_TABLE:
-            is_made = is_told and not cut.is_dated_by_start
-            coverage.put(tables[0], cut, is_made=is_made, is_there=coverage.of(tables[0]).is_there)
+            coverage.put(tables[0], cut, is_made=is_told, is_there=coverage.of(tables[0]).is_there)
         case StatementKind.DROP_TABLE:
             for name in tables:
                 coverage.put(name, cut, is_there=False)

@@ -165,6 +165,8 @@ def test_rows_beside_a_statement_that_may_have_waited(statement: str) -> None:
         plan = LogPlan((), coverage_of([T], [dated]).tables, 1 << 62)
         [group] = row_groups(plan, events_table([(partition, 9, row._replace(commit_ts=ms_tso(ms)))]))
         assert (group.is_covered, group.is_unclear) == (is_covered, is_unclear)
+    of_table = coverage_of([T], [dated]).of(T)
+    assert of_table.is_there is False or statement in of_table.since, "a note says why rows are not covered"
     for certain in (
         replace(dated, by_time=False),
         replace(dated, commit_ts=ms_tso(5001)),
