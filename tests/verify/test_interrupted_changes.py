@@ -14,13 +14,14 @@ from bridge.config import Settings
 from bridge.ddl.policy import ddl_rules
 from bridge.errors import HeldError, SchemaChangeError, StoppedError
 from bridge.filters.table_filter import TableFilter
+from bridge.tso import ms_tso
 from bridge.verify import snapshots
 from tests.generated.verifying import verify_events
 from tests.support.command import bridge
 from tests.support.dying import Died, DyingAtNumber, dying_at
 from tests.support.pipelines import admin, drop_all, run_all, sql
 from tests.support.selection import some_of
-from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+from tests.support.upstreams import boundary, events_table, in_one_partition, row_change, schema_change
 
 BEFORE = [
     schema_change(10, "CREATE TABLE t (id INT PRIMARY KEY, v INT, w INT)"),
@@ -164,11 +165,15 @@ def test_what_is_to_run_instead_and_is_refused_is_named_each_time(target: str) -
     assert sql(target, "SELECT COUNT(*) FROM m.t") == [(3,)]
 
 
+MOMENT = 1_790_000_000_000
 RENAMED = "RENAME TABLE m.t TO other.u"
-EVENTS = in_one_partition([
+EVENTS_OF_BOTH = [
     schema_change(10, "CREATE TABLE t (id INT PRIMARY KEY)"),
     schema_change(10, "CREATE TABLE t (id INT PRIMARY KEY)", schema="other"),
     *(row_change(11, "t", ["id"], ["id"], after=[n], schema=schema) for n in range(3) for schema in ("m", "other")),
+]
+EVENTS = in_one_partition([
+    *EVENTS_OF_BOTH,
     schema_change(20, "RENAME TABLE t TO other.u", schema="other"),
     row_change(21, "u", ["id"], ["id"], after=[9], schema="other"),
     boundary(30),
@@ -192,6 +197,29 @@ def test_a_name_without_a_database(target: str, words: tuple[str, ...]) -> None:
     assert verify_events(target, EVENTS).is_equal
     sql(target, "DELETE FROM other.u WHERE id = 9")
     assert not verify_events(target, EVENTS).is_equal
+
+
+@pytest.mark.parametrize("second", [4, 5, 9])
+def test_a_table_that_the_operator_may_have_renamed_is_not_missing(target: str, second: int) -> None:
+    """Though another partition has rows of which nothing tells the side, as its statement is dated by its start."""
+    told = [(0, 1, event) for event in EVENTS_OF_BOTH]
+    told += [(1, second, row_change(0, "t", ["id"], ["id"], after=[7]))]
+    told += [(0, 5, schema_change(0, "RENAME TABLE t TO other.u", schema="other"))]
+    placed = [
+        (partition, at, event._replace(commit_ts=ms_tso(MOMENT + 1000 * after), by_time=True))
+        for at, (partition, after, event) in enumerate(told)
+    ]
+    events = events_table(placed)
+    sql(target, "CREATE DATABASE m", "CREATE DATABASE other")
+    run_all(target, events_table(placed[:-1]), boundary_seconds=0)
+    with pytest.raises(HeldError, match="it names t without a database"):
+        run_all(target, events, boundary_seconds=0)
+    sql(target, RENAMED, "DO 0")
+    assert bridge("ddl", "done", str(ms_tso(MOMENT + 5000)), "--target", target).code == 0
+    run_all(target, events, boundary_seconds=0)
+    report = verify_events(target, events)
+    assert report.is_equal
+    assert [table.result for table in report.tables if str(table.name) == "m.t"] == ["not covered"] * (second >= 5)
 
 
 ONLY = Settings.model_validate({"filter": ["m.t"], "timezone": "UTC"})
