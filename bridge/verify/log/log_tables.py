@@ -43,7 +43,7 @@ _OTHER_KEYS: Final = "some of its messages name another key than others, or none
 _OTHER_COLUMNS: Final = (
     "some of its messages hold other columns than others, as updates that leave out a part of their row do"
 )
-# The names of the bridge's own columns, as far as the table has none of that name (`ExpectedTable.own`).
+# The names of the bridge's own columns, as far as the table has none of that name (`LoggedTable.own`).
 STATE: Final = "bridge state"
 COMMIT_TS: Final = "bridge commit_ts"
 PLACE: Final = "bridge place"
