@@ -10,7 +10,7 @@ column name nor a literal contains NUL (`protocols.values.literals` escapes it),
 Some formats do not give the types of their values.  Their images hold *raw* literals, which become exact with the
 target's catalog at the time of the segment (internals, decision 9).  In this case `columns` has, after the names, RAW
 and the forms of the values, and the types of the upstream if messages declare them.  `protocols.values.untyped` lists
-the forms; `rows.types.resolve_types.typed` makes the literals exact before any other code uses them.
+the forms; `rows.resolve_types.typed` makes the literals exact before any other code uses them.
 """
 
 from __future__ import annotations

@@ -222,7 +222,7 @@ def _places(table: Table, columns: str) -> Iterator[_RawColumn]:
     names, forms = split_forms(columns)
     for at, (name, form) in enumerate(zip(names.split(SEP), forms, strict=True)):
         column = table.columns.get(name.lower())
-        if column is None or not form:  # `rows.types.type_check` reports a column that the target lacks
+        if column is None or not form:  # `type_check` reports a column that the target lacks
             continue
         kind = ValueKind(form, column_type(column.type, nullable=column.nullable, charset=column.charset))
         yield _RawColumn(table, name, at, kind)

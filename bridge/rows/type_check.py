@@ -50,7 +50,7 @@ _MANY_OF_A_SHAPE, _MOST_TOGETHER = 1_000, 50_000
 """Rows: to compile an expression costs as much as to look at some hundred of them, and they are copied."""
 _FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
 _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)\b)?")
-_DOUBLE: Final = re.compile(r"double\(\d+,(\d+)\)")
+_SCALED: Final = re.compile(r"(?:double|float)\(\d+,(\d+)\)")
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _ANYTHING: Final = r"[^\x00]*"
 _QUOTED: Final = r"(?:'|x'|NULL)[^\x00]*"
@@ -211,10 +211,11 @@ def column_fit(column_type: str) -> ColumnFit:
     if parsed is None:
         return ColumnFit(None, _ANYTHING)
     kind, size = parsed[1], int(parsed[2] or 0)
-    if scale := _DOUBLE.match(column_type):
-        return ColumnFit(_real(partial(_has_scale, int(scale[1]))), "NULL")
+    scaled = _SCALED.match(column_type)
     if kind == "float":
-        return ColumnFit(_real(_is_float32), "NULL")
+        return ColumnFit(_real(partial(_is_float32, int(scaled[1]) if scaled else None)), "NULL")
+    if scaled:
+        return ColumnFit(_real(partial(_has_scale, int(scaled[1]))), "NULL")
     if kind not in _KINDS:
         return ColumnFit(None, _ANYTHING)
     pattern = _KINDS[kind].replace("FRACTION", rf"(?:\.[0-9]{{0,{size}}}0*)?")
@@ -236,10 +237,11 @@ def _real(fits: Callable[[float], bool]) -> Keeps:
     return keeps
 
 
-def _is_float32(number: float) -> bool:
-    """Tells whether a number is a 32-bit float."""
+def _is_float32(scale: int | None, number: float) -> bool:
+    """Tells whether a number is a 32-bit float, and that of no more decimals than a FLOAT(M,D), which rounds."""
+    kept = number if scale is None else round(number, scale)
     try:
-        return bool(_FLOAT32.unpack(_FLOAT32.pack(number))[0] == number)
+        return bool(_FLOAT32.unpack(_FLOAT32.pack(kept))[0] == number)
     except OverflowError:
         return True  # the server refuses numbers beyond FLOAT
 

@@ -12,7 +12,7 @@ know: a schema change may come before.  So the work is done in two steps:
    with an exponent, as `literals.double` gives it), a JSON boolean as 1 or 0, a string as `literals.text`, null as
    NULL.  It names the *form* of the values in `RowChange.columns` by `with_forms`: one form for all columns, or one for
    each, ``""`` for a literal that is ready.
-2. Before rows are folded, `rows.types.resolve_types.typed` asks `raw_converter` for the converter of each (form,
+2. Before rows are folded, `rows.resolve_types.typed` asks `raw_converter` for the converter of each (form,
    target's column), runs raw literals through it, and leaves plain columns and ready literals behind.  Equal values
    become equal literals, as keys are compared by them.
 
@@ -68,7 +68,7 @@ def told_columns(columns: str, forms: Sequence[str], types: Sequence[str]) -> st
     """Gives the `RowChange.columns` of names, the form of each, and the type that the message declares for each, ""
     where it declares none.
 
-    The target's types are compared with them (`rows.types.type_check`).
+    The target's types are compared with them (`rows.type_check`).
     """
     usable = ("" if SEP in declared or len(declared) > _LONGEST_TYPE else declared for declared in types)
     told = [form + _TYPE * bool(declared) + declared for form, declared in zip(forms, usable, strict=True)]

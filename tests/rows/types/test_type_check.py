@@ -260,9 +260,9 @@ def test_a_length_that_no_value_tells_yet(target: str, session: Session) -> None
 
 
 KINDS = [
-    *("TINYINT", "INT UNSIGNED", "BIGINT", "DECIMAL(6,2)", "FLOAT", "DOUBLE", "DOUBLE(9,2)", "YEAR", "BIT(9)"),
+    *("TINYINT", "INT UNSIGNED", "BIGINT", "DECIMAL(6,2)", "DOUBLE", "DOUBLE(9,2)", "YEAR", "BIT(9)"),
     *("DATE", "DATETIME", "DATETIME(3)", "TIMESTAMP(1)", "TIME", "TIME(2)", "CHAR(6)", "VARCHAR(6)", "TEXT"),
-    *("VARBINARY(6)", "BLOB"),
+    *("VARBINARY(6)", "BLOB", "FLOAT", "FLOAT(9,2)"),
 ]
 SOME_LITERALS = [
     *("0", "1", "-1", "70", "255", "2024", "16777217", "9007199254740993", "1.5", "1.00", "-0.125", "1.005", "1.5e0"),
@@ -302,7 +302,9 @@ def test_what_passes_is_kept(session: Session, kind: str) -> None:
         except (RefusedRowsError, MySQLError):
             continue
         is_number = literal[0] not in "'x"
-        read = {"FLOAT": "v + 0e0", "BIT(9)": "v + 0"}.get(kind, "v" if is_number else "CAST(v AS BINARY)")
+        read = {"FLOAT": "v + 0e0", "FLOAT(9,2)": "v + 0e0", "BIT(9)": "v + 0"}.get(
+            kind, "v" if is_number else "CAST(v AS BINARY)"
+        )
         value = session.value(f"SELECT {read} FROM m.t WHERE id = {number}")
         is_time = kind[:4] in {"DATE", "TIME"}
         found = Decimal(str(value)) if is_number else told(f"'{value.decode()}'", kind) if is_time else value
