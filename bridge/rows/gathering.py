@@ -61,7 +61,10 @@ def one_piece(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
 
 def lines(texts: pa.Array) -> pa.Buffer:
     """Gives texts (large strings, none of them null) with a line feed behind each."""
-    return pc.binary_join_element_wise(texts, pa.scalar("", texts.type), pa.scalar("\n", texts.type)).buffers()[2]
+    if not _readiness.pays(len(texts)):
+        return pc.binary_join_element_wise(texts, pa.scalar("", texts.type), pa.scalar("\n", texts.type)).buffers()[2]
+    where = _Places.of([texts])
+    return where.copied(int(where.sizes.sum()) + len(texts), are_lines=True)
 
 
 class _Places(NamedTuple):
@@ -81,12 +84,12 @@ class _Places(NamedTuple):
         """Chooses texts."""
         return _Places(self.addresses[numbers], self.sizes[numbers])
 
-    def copied(self, size: int) -> pa.Buffer:
+    def copied(self, size: int, *, are_lines: bool = False) -> pa.Buffer:
         """Copies the texts one behind the other, which has so many bytes."""
         from bridge.protocols.fast.compiled.functions import copy_texts
 
         copy = room(size)
-        copy_texts(self.addresses, self.sizes, len(self.sizes), copy)
+        copy_texts(self.addresses, self.sizes, len(self.sizes), are_lines, copy)
         return pa.py_buffer(copy)
 
 

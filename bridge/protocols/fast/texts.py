@@ -59,6 +59,10 @@ class Texts(NamedTuple):
         starts = bounds[:-1]
         return cls(content, starts, bounds[1:], starts)
 
+    def text(self, number: int) -> bytes:
+        """Gives the bytes of one text."""
+        return self.content[self.starts[number] : self.ends[number]]
+
     def numbers(self) -> npt.NDArray[np.uint8]:
         """Gives the buffer as numbers."""
         return np.frombuffer(self.content, np.uint8)

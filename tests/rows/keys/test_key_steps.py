@@ -13,6 +13,7 @@ from bridge.events import RowChange
 from bridge.filters.routes import Routes, parse_route
 from bridge.model import Column, Table, TableName
 from bridge.protocols.batch_decode import routed
+from bridge.rows import key_steps as module
 from bridge.rows.key_steps import key_sums
 from bridge.rows.literal_offsets import TEXT
 from bridge.rows.net_changes import KeyedChanges, NetChanges, OrderedChanges, fold
@@ -93,11 +94,17 @@ def test_without_a_key_all_columns_are_needed() -> None:
         folded(table(), change("s1", 10, None, 1, key=""), change("s2", 11, 1, None, key="", columns=1))
 
 
+MANY = 3_000
+"""Enough for the compiled function."""
+
+
 @pytest.mark.parametrize("kind", [pa.string(), TEXT])
 @pytest.mark.parametrize("start", [0, 1, 0xFFFFFFFF, zlib.crc32(b"m\0t")])
-def test_sums_of_keys_are_those_of_zlib(kind: pa.DataType, start: int) -> None:
+def test_both_ways_give_the_sums_of_zlib(kind: pa.DataType, start: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(start)
-    keys = ["é\0" * int(rng.integers(40)) + str(number) * int(rng.integers(2)) for number in range(3_000)]
+    keys = ["é\0" * int(rng.integers(40)) + str(number) * int(rng.integers(2)) for number in range(MANY)]
     wanted = [zlib.crc32(key.encode(), start) for key in keys]
-    assert key_sums(pa.array(["", *keys], kind)[1:], start).tolist() == wanted
-    assert key_sums(pa.array([], kind), start).tolist() == []
+    for pays in (False, True):
+        monkeypatch.setattr(module._readiness, "pays", lambda _, pays=pays: pays)
+        assert key_sums(pa.array(["", *keys], kind)[1:], start).tolist() == wanted
+        assert key_sums(pa.array([], kind), start).tolist() == []

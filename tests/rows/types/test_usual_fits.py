@@ -1,4 +1,4 @@
-"""What one expression for all columns passes, each column keeps; and what usual messages hold, it passes."""
+"""What the compiled function passes, the patterns pass; and what usual messages hold, it passes."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from bridge.events import SEP
-from bridge.rows import type_check
 from bridge.rows.literal_offsets import Cells
 from bridge.rows.type_check import column_fit, unsure
+from tests.support.fenced_buffers import fenced_texts
 
 USUAL = {
     "int": ["NULL", "0", "-7", "18446744073709551615"],
@@ -40,17 +40,11 @@ UNUSUAL = [
 TYPES = [*USUAL, "float", "double(9,2)", "enum('a')", "binary(3)", "tinyint(1)", "datetime(6)", "time(6)"]
 
 
-@pytest.fixture(autouse=True)
-def together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few rows are many."""
-    monkeypatch.setattr(type_check, "_MANY_OF_A_SHAPE", 1)
-
-
 def passed(column_type: str, literals: list[str]) -> list[str]:
-    """The literals that the expression passes."""
+    """The literals that the compiled function passes."""
     images = pa.array(literals, pa.large_string())
     shape_of = np.zeros(len(literals), np.int64)
-    left = set(unsure(Cells(images, shape_of, [1]), shape_of, [[column_fit(column_type)]]).tolist())
+    left = set(unsure(Cells(images, shape_of, [1]), shape_of, [[column_fit(column_type).usual]]).tolist())
     return [literal for number, literal in enumerate(literals) if number not in left]
 
 
@@ -82,7 +76,7 @@ def test_rows_of_several_tables_with_rows_that_are_gone() -> None:
     """Each image is judged by its own shape, column by column."""
     shapes = [("int", "varchar(9)"), ("char(9)",), ("date", "json", "int")]
     rows = [
-        *((0, "1", "'a '"), None, (1, "'a '"), (2, "NULL", "x", "7"), (0, "x", "'a'"), (2, "NULL", "x", "7.5")),
+        *((0, "1", "'a '"), None, (1, "'a '"), (2, "NULL", "x", "7"), (0, "x", "'a'"), (2, "NULL", "x", "7.0")),
         (1, "'a'"),
     ]
     images = pa.array([row and SEP.join(row[1:]) for row in rows], pa.large_string())
@@ -90,10 +84,21 @@ def test_rows_of_several_tables_with_rows_that_are_gone() -> None:
     for first in (0, 1, 3):
         some, of_some = images.slice(first), shape_of[first:]
         cells = Cells(some, of_some, [len(types) for types in shapes])
-        found = unsure(cells, of_some, [[column_fit(one) for one in types] for types in shapes])
+        found = unsure(cells, of_some, [[column_fit(one).usual for one in types] for types in shapes])
         assert [number + first for number in found.tolist()] == [number for number in (2, 4, 5) if number >= first]
 
 
 def _damaged(made: Random, literal: str) -> str:
     at = made.randrange(len(literal) + 1)
     return literal[:at] + made.choice(["", *"0159'-.: exN+"]) + literal[at + made.randrange(3) :]
+
+
+@pytest.mark.parametrize("column_type", TYPES)
+def test_no_byte_behind_the_last_literal_is_read(column_type: str) -> None:
+    """Whatever a literal begins like, and whether rows without an image follow."""
+    usual = column_fit(column_type).usual
+    for literal in {text[:size] for text in ("NULL", "x'00'", "'12:34:56.7'", "'-12:34:56'", "'2024-02-29 23:59:59.1'",
+                                             "-1.5") for size in range(len(text) + 1)}:  # fmt: skip
+        for images in ([literal], ["1", literal], [literal, None]):
+            shape_of = np.zeros(len(images), np.int64)
+            unsure(Cells(fenced_texts(images), shape_of, [1]), shape_of, [[usual]])

@@ -7,16 +7,16 @@ from typing import Any, Final
 import llvmlite.binding as llvm
 
 from bridge.protocols.fast.compiled.avro import write_json
-from bridge.protocols.fast.compiled.converting import convert_images
+from bridge.protocols.fast.compiled.converting import convert_images, fit_images
 from bridge.protocols.fast.compiled.json_text import compact_texts, count_spaced
 from bridge.protocols.fast.compiled.machine_bytes import module_of
-from bridge.protocols.fast.compiled.searching import split, sum_kinds
+from bridge.protocols.fast.compiled.searching import find_zeros, split, sum_kinds, sum_texts
 from bridge.protocols.fast.compiled.walk import fill_slots, walk
 from bridge.protocols.fast.compiled.writing import copy_texts, write_images, write_places
 
 _ENTRIES: Final[tuple[Any, ...]] = (
-    *(split, fill_slots, walk, write_images, convert_images, copy_texts, sum_kinds, write_places, write_json),
-    *(count_spaced, compact_texts),
+    *(split, fill_slots, walk, write_images, convert_images, fit_images, sum_texts, copy_texts, find_zeros, sum_kinds),
+    *(write_places, count_spaced, compact_texts, write_json),
 )
 
 

@@ -50,6 +50,11 @@ LARGEST_SCALE: Final = 18
 READY, LEFT, NATURAL_OF_NUMBER, DOUBLE_OF_NUMBER, DECIMAL_OF_DOUBLE = range(5)
 MILLISECONDS, MICROSECONDS, DOCUMENT, TEXT_OF = range(5, 9)
 """What the usual raw literals of a column are (`values.column_types`): READY needs nothing, LEFT its converter."""
+FITS_ANY, FITS_QUOTED, FITS_CHAR, FITS_WHOLE, FITS_NUMBER, FITS_REAL = range(6)
+FITS_YEAR, FITS_DATE, FITS_DATETIME, FITS_TIME, FITS_NULL = range(6, 11)
+"""Which literals a column surely stores unchanged, besides NULL: all; those in quotation marks; these without blanks at
+the end; integers; numbers; numbers of at most 15 digits; years; dates; with a fraction of so many digits at most, dates
+with a time, and times; none."""
 NOT_READ: Final = -1
 """Stands for a message that is not of its template, and for a value that its converter refuses."""
 MARK: Final = ord('"')

@@ -84,7 +84,12 @@ write_images: Final = _Function(
 convert_images: Final = _Function(
     "convert_images", _BYTES, _NUMBERS, _BYTES, None, _NUMBERS, _NUMBERS, _rows(3), _BYTES, _BYTES, _NUMBERS, _table(4)
 )
-copy_texts: Final = _Function("copy_texts", _NUMBERS, _NUMBERS, None, _BYTES)
+fit_images: Final = _Function(
+    "fit_images", _BYTES, _NUMBERS, _NUMBERS, _NUMBERS, _BYTES, None, _NUMBERS, _NUMBERS, _rows(2), _NUMBERS
+)
+sum_texts: Final = _Function("sum_texts", _BYTES, _NUMBERS, None, None, _NUMBERS)
+copy_texts: Final = _Function("copy_texts", _NUMBERS, _NUMBERS, None, None, _BYTES)
+find_zeros: Final = _Function("find_zeros", _BYTES, None, None, None, _NUMBERS)
 sum_kinds: Final = _Function("sum_kinds", _BYTES, _NUMBERS, _NUMBERS, None, _NUMBERS, _NUMBERS, None, _NUMBERS)
 write_places: Final = _Function("write_places", _ROW, None, _ROW, _rows(3), _BYTES, _table(PLACE_NUMBERS), _BYTES, _ROW)
 count_spaced: Final = _Function("count_spaced", _BYTES, _NUMBERS, None)

@@ -37,6 +37,7 @@ _U64: Final = np.uint64
 _LOWS: Final = _U64(0x0101010101010101)
 _HIGHS: Final = _U64(0x8080808080808080)
 _NUMBERS: Final = _U64(0x0001020304050607)
+_LOWER_BITS: Final = _U64(0x7F7F7F7F7F7F7F7F)
 
 
 def inner(function: Function) -> Function:
@@ -152,6 +153,12 @@ def marked(eight: Any, in_all_bytes: Any) -> Any:
     may be wrong (Hacker's Delight, Find First 0-Byte)."""
     other = eight ^ in_all_bytes
     return (other - _LOWS) & ~other & _HIGHS
+
+
+@inner
+def marked_zeros(eight: Any) -> Any:
+    """Sets the highest bit of those of eight bytes that are 0, and no other bit."""
+    return ~(((eight & _LOWER_BITS) + _LOWER_BITS) | eight | _LOWER_BITS)
 
 
 @inner

@@ -1,7 +1,9 @@
-"""Searches texts: for what tells their kind, and for frames, each behind its length (TiCDC Open Protocol)."""
+"""Searches texts: for zeros, for what tells their kind, for frames, each behind its length (TiCDC Open Protocol); and
+gives CRC-32 of many texts at once (as `zlib.crc32`)."""
 
 from __future__ import annotations
 
+import zlib
 from typing import Any, Final
 
 import numpy as np
@@ -15,6 +17,7 @@ from bridge.protocols.fast.compiled.machine_bytes import (
     inner,
     long_rows_at,
     marked,
+    marked_zeros,
     numbers_at,
     word,
 )
@@ -23,6 +26,28 @@ _NONE, _ONE, _BYTE = np.uint64(0), np.uint64(1), np.uint64(0xFF)
 _LOWS: Final = np.uint64(0x0101010101010101)
 _FNV_BASIS: Final = np.uint64(0xCBF29CE484222325)
 _FNV_PRIME: Final = np.uint64(0x100000001B3)
+
+
+@entry
+def find_zeros(text_at: Any, start: Any, end: Any, room: Any, places_at: Any) -> Any:
+    """Writes the places of the bytes of a text that are 0, as far as there is room; gives how many there are."""
+    text, places = bytes_at(text_at), numbers_at(places_at)
+    count, at = 0, start
+    while at + 8 <= end:
+        marks = marked_zeros(word(text, at))
+        while marks != _NONE:
+            if count < room:
+                places[count] = at + first_of(marks)
+            count += 1
+            marks &= marks - _ONE
+        at += 8
+    while at < end:
+        if text[at] == 0:
+            if count < room:
+                places[count] = at
+            count += 1
+        at += 1
+    return count
 
 
 @inner
@@ -88,6 +113,25 @@ def sum_kinds(
                 for place in range(start, at):
                     mixed = _mixed(mixed, text[place])
         sums[number] = np.int64(mixed | _ONE) if at >= 0 else 0
+    return count
+
+
+_CRC_MASK: Final = 0xFFFFFFFF
+_CRC_OF_BYTES: Final = np.array([zlib.crc32(bytes([byte]), _CRC_MASK) ^ _CRC_MASK for byte in range(256)], np.int64)
+
+
+@entry
+def sum_texts(text_at: Any, offsets_at: Any, count: Any, start: Any, sums_at: Any) -> Any:
+    """Writes the CRC-32 of texts, which goes on from `start`.
+
+    offsets: where each text begins; the next one begins where it ends.
+    """
+    text, offsets, sums = bytes_at(text_at), numbers_at(offsets_at), numbers_at(sums_at)
+    for number in range(count):
+        crc = start ^ _CRC_MASK
+        for at in range(offsets[number], offsets[number + 1]):
+            crc = _CRC_OF_BYTES[(crc ^ text[at]) & 0xFF] ^ (crc >> 8)
+        sums[number] = crc ^ _CRC_MASK
     return count
 
 
