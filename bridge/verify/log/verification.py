@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from bridge.config import Settings
+from bridge.ddl.parser import Classified, classify
 from bridge.errors import StoppedError, UsageError
 from bridge.events import Kind
 from bridge.model import TableName, topic_begins
@@ -152,7 +153,9 @@ class LogVerification:
         report.tables += results.values()
         if not report.tables:
             report.notes.append("nothing of the log is in the target yet")
-        of_log = {*control.names, *control.left_out, *(one.name for one in coverage.tables.values())}
+        changed = (classify(change.text, change.schema) for change in control.changes)
+        of_changes = (name for one in changed if isinstance(one, Classified) for name in one.tables)
+        of_log = {*control.names, *control.left_out, *of_changes}
         report.notes += log_notes(control, [(where, self._extents[where]) for where in gone], of_log, self._options)
         if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
             report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
