@@ -485,5 +485,5 @@ def _rename(reader: TokenReader) -> Classified:
         if reader.peek().text != ",":
             renamed = _plain(StatementKind.RENAME_TABLE, *touched)
             old, new = ({name.folded for name in renamed.tables[start::2]} for start in (0, 1))
-            return replace(renamed, swaps=Swap.TABLES if old <= new else None)  # else a name is gone afterwards
+            return replace(renamed, swaps=Swap.TABLES if old <= new and touched[2:] else None)  # else a name is gone
         reader.at += 1

@@ -12,7 +12,7 @@ from bridge.ddl.classes import ColumnNames
 from bridge.ddl.classes import StatementKind as C
 from bridge.ddl.clauses import column_names_in
 from bridge.ddl.lexer import tokens
-from bridge.ddl.parser import Classified, Refused, Unclear, classify
+from bridge.ddl.parser import Classified, Refused, Swap, Unclear, classify
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
 from bridge.events import Kind
@@ -142,6 +142,23 @@ def test_table_changes(statement: str, kind: C, tables: tuple[TableName, ...]) -
     classified = classify(statement, "app")
     assert isinstance(classified, Classified)
     assert (classified.kind, classified.tables, classified.database) == (kind, tables, "")
+
+
+@pytest.mark.parametrize(
+    ("renames", "swaps"),
+    [
+        ("a TO x, b TO a, x TO b", Swap.TABLES),
+        ("a TO tmp, b TO a, c TO b, tmp TO c", Swap.TABLES),
+        ("t TO t_old, t_new TO t", None),
+        ("a TO b", None),
+        ("Users TO users", None),
+    ],
+)
+def test_renames_in_a_circle(renames: str, swaps: Swap | None) -> None:
+    """They may leave all definitions as they were, so that these do not tell whether they ran."""
+    known = classify(f"RENAME TABLE {renames}", "m")
+    assert isinstance(known, Classified)
+    assert known.swaps is swaps
 
 
 @pytest.mark.parametrize(("statement", "kind", "database"), DATABASE_CHANGES)
