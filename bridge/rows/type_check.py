@@ -184,13 +184,15 @@ def check_types(
     commit_ts: of the first row change with these types.
     types: as the messages declare them, "" where they do not.  Columns that the target lacks are left to `check_needs`.
     by_time: changes without a commit_ts of their own: official Canal calls a BINARY(4) CHAR(4) where it was declared as
-    a text with CHARACTER SET binary.
+    a text with CHARACTER SET binary, and may take types from the table of another moment, so that a TIMESTAMP or JSON
+    of the target is left to the values.
     """
     for name, declared in zip(names, types, strict=True):
         column = table.columns.get(name.lower())
         if column is None or column.generated or not stores_otherwise(declared, column.type):
             continue
-        if by_time and not stores_otherwise(as_bytes(declared), column.type):
+        is_left = column.type.startswith(("timestamp", "json")) or not stores_otherwise(as_bytes(declared), column.type)
+        if by_time and is_left:
             continue
         raise ApplyError(
             f"the column {column.name} of the target's table {table.name} is {column.type}, which stores some values"
