@@ -62,10 +62,9 @@ class Fingerprint:
     hashed: int
     total: int
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether every row is part of the checksum."""
-        return self.rows == self.hashed
+    def is_surely(self, other: Fingerprint) -> bool:
+        """Tells whether both are of the same rows: the checksums are equal, and every row is part of them."""
+        return self == other and self.rows == self.hashed
 
     def __add__(self, other: Fingerprint) -> Fingerprint:
         """Gives the checksum of both sets of rows together."""

@@ -142,8 +142,8 @@ def test_images_and_rows_have_the_same_fingerprint(session: Session, cuts: tuple
 def test_keys_in_another_spelling_are_equal_nowhere(cuts: tuple[int, ...], spelling: str) -> None:
     """A row that was inserted as 9 may have been deleted as 09."""
     rows = [("1", "1"), ("9", "9")]
-    assert all(one.is_whole for one in hashed(folded(*rows, ("8", None)), cuts))
-    assert not any(one.is_whole for one in hashed(folded(*rows, (spelling, None)), cuts))
+    assert all(one.is_surely(one) for one in hashed(folded(*rows, ("8", None)), cuts))
+    assert not any(one.is_surely(one) for one in hashed(folded(*rows, (spelling, None)), cuts))
 
 
 @pytest.mark.parametrize("cuts", [(), (5, 9)])
@@ -157,8 +157,8 @@ def test_no_rows_and_rows_that_are_gone(cuts: tuple[int, ...]) -> None:
 def test_keys_beyond_all_cuts_are_equal_nowhere() -> None:
     """No part of a table is said to hold them, unless the whole table is one part."""
     row = ("12345678901234567890", "12345678901234567890")
-    assert [one.is_whole for one in hashed(folded(row), ())] == [True]
-    assert [one.is_whole for one in hashed(folded(row), (5,))] == [False, False]
+    assert [one.is_surely(one) for one in hashed(folded(row), ())] == [True]
+    assert [one.is_surely(one) for one in hashed(folded(row), (5,))] == [False, False]
 
 
 def test_steps_of_many_tables() -> None:
@@ -172,4 +172,4 @@ def test_steps_of_many_tables() -> None:
     assert found.keys() == {1, 3, 5}
     assert found[1] == hashed(folded(("2", "2,y")), ())
     assert found[3] == hashed(folded(("1", "1,x"), ("4", "4,z")), (2,))
-    assert not found[5][0].is_whole
+    assert not found[5][0].is_surely(found[5][0])
