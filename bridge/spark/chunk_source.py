@@ -34,14 +34,14 @@ Offsets = dict[str, dict[str, int]]
 _SOCKET: Final = "plans"
 
 
-class Planner(Protocol):
+class Tasks(Protocol):
     """Answers what Spark asks about messages that are read once."""
 
     def tasks(self) -> list[bytes]:
         """Gives the tasks of what was planned last, as `ChunkTask` has them."""
 
 
-class Plans(Planner, Protocol):
+class Plans(Tasks, Protocol):
     """Answers what Spark asks about a stream."""
 
     def initial(self) -> Offsets:
@@ -68,7 +68,7 @@ def flat(offsets: Offsets) -> dict[tuple[str, int], int]:
 
 
 @contextmanager
-def answering(plans: Planner, folder: str) -> Iterator[None]:
+def answering(plans: Tasks, folder: str) -> Iterator[None]:
     """Answers Spark's questions in the block, in a thread for each process that asks."""
     over = threading.Event()
     with _address(folder) as address, Listener(address, "AF_UNIX") as listener:
@@ -102,13 +102,13 @@ class Planned:
         return {**vars(self), "_connection": None}
 
 
-def _accept(listener: Listener, plans: Planner, over: threading.Event) -> None:
+def _accept(listener: Listener, plans: Tasks, over: threading.Event) -> None:
     while not over.is_set():
         connection = listener.accept()
         threading.Thread(target=_answer, args=(connection, plans), name="plans-answer", daemon=True).start()
 
 
-def _answer(connection: Connection[Any, Any], plans: Planner) -> None:
+def _answer(connection: Connection[Any, Any], plans: Tasks) -> None:
     with suppress(EOFError, OSError), connection:  # the process has ended
         while True:
             connection.send(getattr(plans, connection.recv())())
@@ -142,14 +142,14 @@ class ChunkTask(InputPartition):
 def chunks_of(spark: SparkSession, work: Iterable[Work], folder: str) -> RDD[Row]:
     """Gives the chunks (CHUNK_ROW) of tasks that Spark runs when it is asked for them.  folder: as of `answering`."""
     spark.dataSource.register(ChunkSource)
-    with answering(_Once([pickled(one) for one in work]), folder):
+    with answering(_ReadOnce([pickled(one) for one in work]), folder):
         rows = spark.read.format(NAME).option(FOLDER, folder).load().rdd
         rows.getNumPartitions()  # Spark asks for the tasks now
     return rows
 
 
-class _Once:
-    """Tasks that are there."""
+class _ReadOnce:
+    """The tasks of messages that are read once."""
 
     def __init__(self, tasks: list[bytes]) -> None:
         self._tasks = tasks

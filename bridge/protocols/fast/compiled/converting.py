@@ -3,7 +3,7 @@ converters do one by one.
 
 A literal is copied to its new place first, and changed there.
 
-Tells which row images surely lose nothing in the columns of the target (`rows.types.type_check`).
+Tells which row images surely lose nothing in the columns of the target (`rows.type_check`).
 """
 
 from __future__ import annotations
