@@ -126,7 +126,7 @@ def _require_known(entry: JournalEntry) -> None:
 def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
     came = classify(entry.statement, entry.schema)
     if isinstance(came, Unclear):
-        return wrong_without_unclear(came.known)
+        return wrong_without_unclear(came.classified)
     text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
     known = classify(text, schema, is_certain=True)
     journal = Journal(table.name, table.schema)
@@ -197,8 +197,8 @@ def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Trans
     if reason := rules.forbids(found.classified) or rules.forbids(found.upstream):
         return Translation(statement, schema, Verdict.REFUSE, reason, classes)
     shard = shard_statement(statement, schema, rules.routes)
-    if shard is not None and shard.never:
-        return Translation(statement, schema, Verdict.HOLD, shard.never, classes)
+    if shard is not None and shard.why_never:
+        return Translation(statement, schema, Verdict.HOLD, shard.why_never, classes)
     decision = rules.decide(found.upstream, statement)
     return Translation(statement, schema, decision.verdict, decision.reason, classes, found.text, found.steps)
 

@@ -355,7 +355,7 @@ def why_outdated(change: RowChange, position: Position, table: Table, ran: Itera
 def _touches(one: LoggedChange, name: TableName) -> bool:
     """Tells whether a schema change may have made something else of a table's rows, or taken them away."""
     found = classify(one.text, one.schema, is_certain=not one.is_unclear)
-    known = found.known if isinstance(found, Refused) else found
+    known = found.classified if isinstance(found, Refused) else found
     if known is None:
         return False
     if ChangeClass.DROP_DATABASE in known.classes:

@@ -190,7 +190,7 @@ def swaps_columns(actions: Sequence[Sequence[Token]]) -> bool:
 def takes_name_early(actions: Sequence[Sequence[Token]]) -> bool:
     """Tells whether an action gives a column the name that another column loses by a later one."""
     names = [column_names([action]) for action in actions]
-    return any(one.given & later.freed for one, later in combinations(names, 2))
+    return any(earlier.given & later.freed for earlier, later in combinations(names, 2))
 
 
 def comes_after_later_name(actions: Sequence[Sequence[Token]]) -> bool:
@@ -213,12 +213,12 @@ def column_names(actions: Sequence[Sequence[Token]]) -> ColumnNames:
     renamed: list[tuple[str, str]] = []
     freed, given = set[str](), set[str]()
     for action in chain.from_iterable(map(additions, actions)):
-        found, behind = action_class(action), behind_verb(action)
+        change, behind = action_class(action), behind_verb(action)
         if pair := behind[:2] if action[0].word == "CHANGE" else renamed_column(action):
             renamed.append((_lower(pair[:1]), _lower(pair[1:])))
-        elif found is ChangeClass.DROP_COLUMN:
+        elif change is ChangeClass.DROP_COLUMN:
             freed.add(_lower(behind[:1]))
-        elif found is ChangeClass.ADD_COLUMN:
+        elif change is ChangeClass.ADD_COLUMN:
             given.add(_lower(behind[:1]))
     renamed = [(old, new) for old, new in renamed if old != new]
     return ColumnNames(renamed, freed | {old for old, _ in renamed}, given | {new for _, new in renamed})
@@ -253,11 +253,11 @@ def additions(action: Sequence[Token]) -> list[Sequence[Token]]:
     return [(action[0], *part) for part in split_at_commas(behind[1:-1])]
 
 
-def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
+def alter_actions(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:
     """Gives the actions of an ALTER TABLE from the tokens that follow the table's name.  An action inside a comment
     does not count."""
     actions: list[list[Token]] = []
-    for part in filter(None, split_at_commas([token for token in found if token.text != ";"])):
+    for part in filter(None, split_at_commas([token for token in tokens if token.text != ";"])):
         goes_on = _prefix(part) is None  # one more name of a list: DROP PARTITION a, b; ORDER BY a, b
         if actions and action_class(tuple(actions[-1])) in RUNS_ON | {ChangeClass.TABLE_OPTION} and goes_on:
             actions[-1].extend(part)
@@ -266,31 +266,31 @@ def alter_actions(found: Sequence[Token]) -> list[tuple[Token, ...]]:
     return [tuple(action) for action in actions]
 
 
-def split_at_commas(found: Sequence[Token]) -> list[tuple[Token, ...]]:
+def split_at_commas(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:
     """Splits tokens at the commas outside of parentheses; gives no part where there are no tokens."""
     parts: list[list[Token]] = [[]]
     depth = 0
-    for token in found:
+    for token in tokens:
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         if token.text == "," and depth == 0:
             parts.append([])
         else:
             parts[-1].append(token)
-    return [tuple(part) for part in parts] if found else []
+    return [tuple(part) for part in parts] if tokens else []
 
 
 def action_class(action: Sequence[Token]) -> ChangeClass:
     """Tells what one action of ALTER TABLE does.  Raises NotUnderstoodError for an action that is not known."""
     if [token.word for token in action[:2]] == ["ADD", "CONSTRAINT"]:
         words = [token.word for token in without_if(action)[2:4]]
-        added = next((CONSTRAINTS[word] for word in words if word in CONSTRAINTS), None)
+        change = next((CONSTRAINTS[word] for word in words if word in CONSTRAINTS), None)
     else:
-        added = _prefix(action)
-    if added is None:
+        change = _prefix(action)
+    if change is None:
         raise NotUnderstoodError(
             "the bridge does not know this action of ALTER TABLE: " + " ".join(token.text for token in action[:6])
         )
-    return added
+    return change
 
 
 def without_if(action: Sequence[Token]) -> tuple[Token, ...]:

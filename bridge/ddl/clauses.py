@@ -20,7 +20,7 @@ from bridge.ddl.classes import (
     without_if,
 )
 from bridge.ddl.classes import ChangeClass as C
-from bridge.ddl.lexer import END, Token, tokens
+from bridge.ddl.lexer import END, Token, read_tokens
 from bridge.ddl.parser import Classified, begins_database_option, outside
 
 ADDS_COLUMN: Final = frozenset({C.ADD_COLUMN, C.MODIFY_COLUMN})
@@ -84,76 +84,76 @@ class StatementParts:
 
 def statement_parts(text: str, classified: Classified, *, tidb: bool) -> StatementParts:
     """Divides a classified statement into parts.  tidb: whether `/*T! ... */` is read, as TiDB does."""
-    found = tuple(t for t in outside(tokens(text, tidb=tidb), classified.never_run) if t.text != ";")
+    tokens = tuple(t for t in outside(read_tokens(text, tidb=tidb), classified.never_run) if t.text != ";")
     kind = classified.kind
     if kind is StatementKind.CREATE_TABLE:
-        return _table(text, found, classified)
+        return _table(text, tokens, classified)
     if kind in {StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}:
-        items = tuple(_action(action) for action in alter_actions(_behind(found, classified)))
-        return StatementParts(text, found, classified, (items, *_groups(items)))
+        items = tuple(_action(action) for action in alter_actions(_behind(tokens, classified)))
+        return StatementParts(text, tokens, classified, (items, *_groups(items)))
     if kind in {StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX}:
-        return StatementParts(text, found, classified, ((_index_statement(found, classified),),))
+        return StatementParts(text, tokens, classified, ((_index_statement(tokens, classified),),))
     if kind in {StatementKind.CREATE_DATABASE, StatementKind.ALTER_DATABASE}:
-        return StatementParts(text, found, classified, options=_database_options(found))
+        return StatementParts(text, tokens, classified, options=_database_options(tokens))
     if kind in {StatementKind.DROP_TABLE, StatementKind.RENAME_TABLE}:
-        one = 1 + (kind is StatementKind.RENAME_TABLE)
-        pairs = zip(classified.touched[::one], classified.touched[one - 1 :: one], strict=True)
-        named = (tuple(t for t in found if a.span[0] <= t.span[0] < b.span[1]) for a, b in pairs)
-        return StatementParts(text, found, classified, (tuple(Item(C(kind.value), name) for name in named),))
-    return StatementParts(text, found, classified)
+        table_count = 1 + (kind is StatementKind.RENAME_TABLE)
+        pairs = zip(classified.touched[::table_count], classified.touched[table_count - 1 :: table_count], strict=True)
+        groups = (tuple(t for t in tokens if a.span[0] <= t.span[0] < b.span[1]) for a, b in pairs)
+        return StatementParts(text, tokens, classified, (tuple(Item(C(kind.value), name) for name in groups),))
+    return StatementParts(text, tokens, classified)
 
 
-def span_of(found: Sequence[Token]) -> tuple[int, int]:
+def span_of(tokens: Sequence[Token]) -> tuple[int, int]:
     """Gives the span from the first to the last of the tokens."""
-    return found[0].span[0], found[-1].span[1]
+    return tokens[0].span[0], tokens[-1].span[1]
 
 
-def with_depth(found: Sequence[Token]) -> Iterator[tuple[int, Token, int]]:
+def with_depth(tokens: Sequence[Token]) -> Iterator[tuple[int, Token, int]]:
     """Gives index, token and depth of parentheses; a parenthesis itself has the outer depth."""
     depth = 0
-    for i, token in enumerate(found):
+    for i, token in enumerate(tokens):
         depth -= token.text == ")"
         yield i, token, depth
         depth += token.text == "("
 
 
-def outer(found: Sequence[Token]) -> Iterator[tuple[int, Token]]:
+def outer(tokens: Sequence[Token]) -> Iterator[tuple[int, Token]]:
     """Gives index and token of what stands outside of parentheses."""
-    return ((i, token) for i, token, depth in with_depth(found) if depth == 0)
+    return ((i, token) for i, token, depth in with_depth(tokens) if depth == 0)
 
 
-def outer_words(found: Sequence[Token]) -> list[str]:
+def outer_words(tokens: Sequence[Token]) -> list[str]:
     """Gives the words outside of parentheses."""
-    return [token.word for _, token in outer(found)]
+    return [token.word for _, token in outer(tokens)]
 
 
-def at(found: Sequence[Token], index: int) -> Token:
+def at(tokens: Sequence[Token], index: int) -> Token:
     """Gives the token at an index, END outside of the tokens."""
-    return found[index] if 0 <= index < len(found) else END
+    return tokens[index] if 0 <= index < len(tokens) else END
 
 
-def closing(found: Sequence[Token], opening: int) -> int:
+def closing(tokens: Sequence[Token], opening: int) -> int:
     """Gives the index of the parenthesis that closes the one at `opening`, or of the last token when none does."""
     inner = 0
-    for i in range(opening, len(found)):
-        inner += {"(": 1, ")": -1}.get(found[i].text, 0)
+    for i in range(opening, len(tokens)):
+        inner += {"(": 1, ")": -1}.get(tokens[i].text, 0)
         if inner == 0:
             return i
-    return len(found) - 1
+    return len(tokens) - 1
 
 
-def _behind(found: Sequence[Token], classified: Classified) -> tuple[Token, ...]:
+def _behind(tokens: Sequence[Token], classified: Classified) -> tuple[Token, ...]:
     end = classified.touched[0].span[1]
-    return tuple(token for token in found if token.span[0] >= end)
+    return tuple(token for token in tokens if token.span[0] >= end)
 
 
-def _table(text: str, found: tuple[Token, ...], classified: Classified) -> StatementParts:
-    rest = _behind(found, classified)
+def _table(text: str, tokens: tuple[Token, ...], classified: Classified) -> StatementParts:
+    rest = _behind(tokens, classified)
     if classified.like or at(rest, 0).text != "(":
-        return StatementParts(text, found, classified, options=rest)
+        return StatementParts(text, tokens, classified, options=rest)
     end = closing(rest, 0)
     items = tuple(_definition(part) for part in split_at_commas(rest[1:end]))
-    return StatementParts(text, found, classified, (items,), rest[end + 1 :])
+    return StatementParts(text, tokens, classified, (items,), rest[end + 1 :])
 
 
 def _definition(part: tuple[Token, ...]) -> Item:
@@ -222,24 +222,24 @@ def _third_name(action: Sequence[Token]) -> str | None:
 def _groups(items: Sequence[Item]) -> Iterator[tuple[Item, ...]]:
     """Gives the definitions in ADD [COLUMN] (...)."""
     for item in items:
-        if (added := additions(item.tokens)) != [item.tokens]:
-            yield tuple(_definition(tuple(one[1:])) for one in added)
+        if (group := additions(item.tokens)) != [item.tokens]:
+            yield tuple(_definition(tuple(addition[1:])) for addition in group)
 
 
-def _index_statement(found: tuple[Token, ...], classified: Classified) -> Item:
+def _index_statement(tokens: tuple[Token, ...], classified: Classified) -> Item:
     """Reads CREATE INDEX or DROP INDEX, which name the index before the table."""
-    end = next(i for i, token in enumerate(found) if token.word == "ON")
-    name = found[end - 1 - 2 * (found[end - 2].word == "USING")].name  # whatever word it is
+    end = next(i for i, token in enumerate(tokens) if token.word == "ON")
+    name = tokens[end - 1 - 2 * (tokens[end - 2].word == "USING")].name  # whatever word it is
     is_create = classified.kind is StatementKind.CREATE_INDEX
-    return Item(C.ADD_INDEX if is_create else C.DROP_INDEX, found, found[1:] if is_create else (), name)
+    return Item(C.ADD_INDEX if is_create else C.DROP_INDEX, tokens, tokens[1:] if is_create else (), name)
 
 
-def _database_options(found: tuple[Token, ...]) -> tuple[Token, ...]:
+def _database_options(tokens: tuple[Token, ...]) -> tuple[Token, ...]:
     """Gives the tokens behind the database's name, which ALTER DATABASE may leave out."""
-    i = next(i for i, token in enumerate(found) if token.word in {"DATABASE", "SCHEMA"}) + 1
-    while at(found, i).word in {"IF", "NOT", "EXISTS"}:
+    i = next(i for i, token in enumerate(tokens) if token.word in {"DATABASE", "SCHEMA"}) + 1
+    while at(tokens, i).word in {"IF", "NOT", "EXISTS"}:
         i += 1
-    return found[i + (not begins_database_option(at(found, i), at(found, i + 1))) :]
+    return tokens[i + (not begins_database_option(at(tokens, i), at(tokens, i + 1))) :]
 
 
 def column_names_in(text: str, classified: Classified) -> ColumnNames:

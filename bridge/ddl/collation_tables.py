@@ -26,10 +26,10 @@ class SourceDefaults(NamedTuple):
     def but(self, defaults: Mapping[str, str]) -> SourceDefaults:
         """Gives those of a server that is set up otherwise: the collation of its databases (`server`), and of character
         sets."""
-        others = {name.lower(): collation.lower() for name, collation in defaults.items()}
-        collation = others.pop("server", self.collation)
+        by_name = {name.lower(): collation.lower() for name, collation in defaults.items()}
+        collation = by_name.pop("server", self.collation)
         charset = self.charset if collation == self.collation else collation.partition("_")[0]
-        by_charset = {**self.by_charset, **others}
+        by_charset = {**self.by_charset, **by_name}
         return self._replace(charset=charset, collation=collation, by_charset=by_charset, are_told=bool(defaults))
 
 
@@ -94,32 +94,32 @@ class CollationRules:
     source: SourceDefaults = SOURCES["tidb"]
     mapped: Mapping[str, str] = field(default_factory=dict)
 
-    def on(self, known: KnownCollations, name: str) -> str | None:
+    def on(self, target: KnownCollations, name: str) -> str | None:
         """Gives the collation that `name` becomes on a target; None when no collation there is near enough."""
         name = name.lower()
-        if self.source.compares_bytes and known.compares_bytes:
+        if self.source.compares_bytes and target.compares_bytes:
             return self.mapped.get(name, name)
-        candidates = (*([self.mapped[name]] if name in self.mapped else []), *self._candidates(known, name))
-        return next((candidate for candidate in candidates if known.knows(candidate)), None)
+        candidates = (*([self.mapped[name]] if name in self.mapped else []), *self._candidates(target, name))
+        return next((candidate for candidate in candidates if target.knows(candidate)), None)
 
-    def charset_on(self, known: KnownCollations, name: str) -> str:
+    def charset_on(self, target: KnownCollations, name: str) -> str:
         """Gives the character set that `name` becomes on a target: utf8mb4 where it has none that holds the same texts,
         or none with a collation that compares them as the source does."""
         if name in {"default", "binary"}:
             return name
-        chosen = self.on(known, f"{name}_bin") or ""
-        is_wider = chosen.startswith("utf8mb4_") and (self.source.compares_bytes or self._is_utf8(known, name))
-        return "utf8mb4" if is_wider or name not in known.defaults else name
+        collation = self.on(target, f"{name}_bin") or ""
+        is_wider = collation.startswith("utf8mb4_") and (self.source.compares_bytes or self._is_utf8(target, name))
+        return "utf8mb4" if is_wider or name not in target.defaults else name
 
-    def _is_utf8(self, known: KnownCollations, charset: str) -> bool:
+    def _is_utf8(self, target: KnownCollations, charset: str) -> bool:
         """TiDB's latin1 holds whatever utf8mb4 does (TiDB manual, "Character Set and Collation")."""
-        is_latin1 = known.knows("latin1_swedish_ci")
+        is_latin1 = target.knows("latin1_swedish_ci")
         is_tidb = self.source.by_charset.get("latin1") == "latin1_bin" and not self.source.are_told
         return charset == "latin1" and is_latin1 and is_tidb
 
-    def _candidates(self, known: KnownCollations, name: str) -> Iterator[str]:
-        charset = "utf8mb4" if self._is_utf8(known, _charset(name)) else _charset(name)
-        if self.source.compares_bytes and not known.compares_bytes and name != "binary":
+    def _candidates(self, target: KnownCollations, name: str) -> Iterator[str]:
+        charset = "utf8mb4" if self._is_utf8(target, _charset(name)) else _charset(name)
+        if self.source.compares_bytes and not target.compares_bytes and name != "binary":
             yield from _comparing_bytes(charset)
             return
         if charset != _charset(name):
@@ -170,10 +170,10 @@ def _near(name: str) -> Iterator[str]:
 
 def _near_0900(language: str | None, suffix: str) -> Iterator[str]:
     if language:
-        named = _LANGUAGES.get(language, language)
-        yield f"utf8mb4_uca1400_{named}_nopad_{suffix}"
+        language_name = _LANGUAGES.get(language, language)
+        yield f"utf8mb4_uca1400_{language_name}_nopad_{suffix}"
         if suffix == "ai_ci":
-            yield f"utf8mb4_{named}_ci"
+            yield f"utf8mb4_{language_name}_ci"
     else:
         yield f"utf8mb4_uca1400_nopad_{suffix}"
         if suffix == "ai_ci":

@@ -53,7 +53,7 @@ class Token(NamedTuple):
 END: Final = Token("end", "", (0, 0))
 
 
-def tokens(statement: str, *, tidb: bool = False, mariadb: bool = False) -> list[Token]:
+def read_tokens(statement: str, *, tidb: bool = False, mariadb: bool = False) -> list[Token]:
     """Gives the tokens that a server reads.  Comments are left out.  The body of `/*! ... */` is kept; the body of
     TiDB's `/*T! ... */` is kept only with `tidb`, that of MariaDB's `/*M! ... */` only with `mariadb`.
 
@@ -61,12 +61,12 @@ def tokens(statement: str, *, tidb: bool = False, mariadb: bool = False) -> list
     a place that no string may have.  Raises UnreadableError.
     """
     scanned = _scan(statement, tidb=tidb, mariadb=mariadb)
-    found = [token for token in scanned if token.kind not in {"comment", "open", "close"}]
-    if not _has_names_in_double_quotes(found):
-        return found
-    if any(token.text[0] == '"' and "\\" in token.text for token in found):
+    tokens = [token for token in scanned if token.kind not in {"comment", "open", "close"}]
+    if not _has_names_in_double_quotes(tokens):
+        return tokens
+    if any(token.text[0] == '"' and "\\" in token.text for token in tokens):
         raise UnreadableError("it has names in double quotes (ANSI_QUOTES) and a backslash in one")
-    return [token._replace(kind="quoted") if token.text[0] == '"' else token for token in found]
+    return [token._replace(kind="quoted") if token.text[0] == '"' else token for token in tokens]
 
 
 _BEFORE_NAMES: Final = frozenset(
@@ -77,17 +77,17 @@ _BEFORE_NAMES: Final = frozenset(
 )
 
 
-def _has_names_in_double_quotes(found: Sequence[Token]) -> bool:
+def _has_names_in_double_quotes(tokens: Sequence[Token]) -> bool:
     """Tells whether something in double quotes is a part of a name with a dot, or follows a word behind which only
     names stand."""
-    around = zip([END, *found], found, [*found[1:], END], strict=False)
+    around = zip([END, *tokens], tokens, [*tokens[1:], END], strict=False)
     return any(
         token.text[0] == '"' and (before.word in _BEFORE_NAMES or "." in {before.text, behind.text})
         for before, token, behind in around
     )
 
 
-def opened(statement: str, *, mariadb: bool = False) -> str:
+def open_comments(statement: str, *, mariadb: bool = False) -> str:
     """Opens the executable comments of a statement, so that their bodies become plain text; and puts names in double
     quotes into backticks.
 
@@ -101,8 +101,8 @@ def opened(statement: str, *, mariadb: bool = False) -> str:
         for token in scanned
         if token.kind in {"open", "close"} or (token.kind == "comment" and token.text.startswith("/*M!"))
     ]
-    named = (token for token in tokens(statement, mariadb=mariadb) if token.kind == "quoted" and token.text[0] == '"')
-    edits += [(token.span, quote_name(token.name or "")) for token in named]
+    quoted = (token for token in read_tokens(statement, mariadb=mariadb) if token.kind == "quoted")
+    edits += [(token.span, quote_name(token.name or "")) for token in quoted if token.text[0] == '"']
     for (start, end), text in sorted(edits, reverse=True):
         before, after = statement[:start], statement[end:]
         blank = "" if text or before[-1:] in {"", " "} or after[:1] in {"", " "} else " "
@@ -112,9 +112,10 @@ def opened(statement: str, *, mariadb: bool = False) -> str:
 
 def tidb_comments(statement: str) -> list[tuple[str, tuple[int, int]]]:
     """Gives feature and span of each of TiDB's own comments, `/*T![feature] body */`.  Raises UnreadableError."""
-    found = [token for token in _scan(statement, tidb=False, mariadb=False) if token.text.startswith("/*T!")]
-    features = [re.match(r"/\*T!\[([\w,]*)\]", token.text) for token in found]
-    return [(name[1] if name else "no feature named", one.span) for name, one in zip(features, found, strict=True)]
+    comments = [token for token in _scan(statement, tidb=False, mariadb=False) if token.text.startswith("/*T!")]
+    features = [re.match(r"/\*T!\[([\w,]*)\]", token.text) for token in comments]
+    names = [feature[1] if feature else "no feature named" for feature in features]
+    return [(name, token.span) for name, token in zip(names, comments, strict=True)]
 
 
 def _scan(statement: str, *, tidb: bool, mariadb: bool) -> Iterator[Token]:
@@ -169,11 +170,11 @@ def _check_mark(statement: str, at: int) -> None:
 
 def statements(text: str) -> list[str]:
     """Splits a text into statements, at the semicolons between them.  Raises UnreadableError."""
-    ends = [token.span[0] for token in tokens(text) if token.kind == "mark" and token.text == ";"]
+    ends = [token.span[0] for token in read_tokens(text) if token.kind == "mark" and token.text == ";"]
     pieces = [
         text[start:end].strip() for start, end in zip([0, *(end + 1 for end in ends)], [*ends, len(text)], strict=True)
     ]
-    return [piece for piece in pieces if tokens(piece)]
+    return [piece for piece in pieces if read_tokens(piece)]
 
 
 class NotUnderstoodError(Exception):
@@ -181,7 +182,7 @@ class NotUnderstoodError(Exception):
     Refused."""
 
 
-class Named(NamedTuple):
+class Mention(NamedTuple):
     """A table that a statement names.  span: where it stands; is_qualified: whether it has a database."""
 
     table: TableName
@@ -192,9 +193,9 @@ class Named(NamedTuple):
 class TokenReader:
     """Reads the tokens of a statement from left to right, with `schema` as the current database."""
 
-    def __init__(self, found: list[Token], schema: str) -> None:
-        self.tokens, self.schema, self.at = found, schema, 0
-        self.passed: list[tuple[int, int]] = []
+    def __init__(self, tokens: list[Token], schema: str) -> None:
+        self.tokens, self.schema, self.at = tokens, schema, 0
+        self.passed_spans: list[tuple[int, int]] = []
         """The spans of what was passed over."""
 
     def peek(self, ahead: int = 0) -> Token:
@@ -215,15 +216,15 @@ class TokenReader:
         self.at += 1
         return name
 
-    def table(self) -> Named:
+    def table(self) -> Mention:
         start = self.peek().span[0]
         name, is_qualified = TableName(self.schema, self.identifier()), self.peek().text == "."
         if is_qualified:
             self.at += 1
             name = TableName(name.table, self.identifier())
-        return Named(name, (start, self.peek(-1).span[1]), is_qualified)
+        return Mention(name, (start, self.peek(-1).span[1]), is_qualified)
 
-    def table_list(self) -> Iterator[Named]:
+    def table_list(self) -> Iterator[Mention]:
         yield self.table()
         while self.peek().text == ",":
             self.at += 1
@@ -231,7 +232,7 @@ class TokenReader:
 
     def pass_over(self, count: int) -> None:
         """Skips tokens that must not run."""
-        self.passed.append((self.peek().span[0], self.peek(count - 1).span[1]))
+        self.passed_spans.append((self.peek().span[0], self.peek(count - 1).span[1]))
         self.at += count
 
     def pass_wait(self) -> None:

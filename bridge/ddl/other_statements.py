@@ -39,11 +39,11 @@ _MODIFIERS: Final = (
 )
 
 
-def changes_no_table(found: Sequence[Token]) -> bool:
+def changes_no_table(tokens: Sequence[Token]) -> bool:
     """Tells whether a statement, by its tokens, surely changes no table and no row, whatever follows its beginning."""
-    reader = TokenReader(list(found), "")
-    is_several = any(token.kind == "mark" and token.text == ";" for token in found[:-1])
-    if all(token.text == ";" for token in found):
+    reader = TokenReader(list(tokens), "")
+    is_several = any(token.kind == "mark" and token.text == ";" for token in tokens[:-1])
+    if all(token.text == ";" for token in tokens):
         return True
     if any(map(reader.accept, ("CREATE", "ALTER", "DROP"))):
         _skip_modifiers(reader)

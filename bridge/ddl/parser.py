@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Final
 
 from bridge.ddl.classes import ChangeClass, StatementKind, action_class, additions, alter_actions, swaps_columns
-from bridge.ddl.lexer import END, Named, NotUnderstoodError, Token, TokenReader, UnreadableError, tokens
+from bridge.ddl.lexer import END, Mention, NotUnderstoodError, Token, TokenReader, UnreadableError, read_tokens
 from bridge.ddl.other_statements import changes_no_table
 from bridge.filters.table_filter import SYSTEM_SCHEMAS, plain_name
 from bridge.model import TableName
@@ -63,9 +63,9 @@ class Classified:
 
     kind: StatementKind
     classes: tuple[ChangeClass, ...]
-    touched: tuple[Named, ...] = ()
-    like: Named | None = None
-    referenced: tuple[Named, ...] = ()
+    touched: tuple[Mention, ...] = ()
+    like: Mention | None = None
+    referenced: tuple[Mention, ...] = ()
     database: str = ""
     swaps: Swap | None = None
     reads_bare: tuple[str, ...] = ()
@@ -74,10 +74,15 @@ class Classified:
     @property
     def tables(self) -> tuple[TableName, ...]:
         """The tables it changes."""
-        return tuple(named.table for named in self.touched)
+        return tuple(mention.table for mention in self.touched)
 
     @property
-    def begins_from(self) -> tuple[Named, ...]:
+    def mentions(self) -> tuple[Mention, ...]:
+        """All names of tables in it."""
+        return (*self.touched, *([self.like] if self.like else []), *self.referenced)
+
+    @property
+    def begins_from(self) -> tuple[Mention, ...]:
         """The tables that it begins from: of a rename the old names, of ALTER TABLE not the new one."""
         if self.kind is StatementKind.RENAME_TABLE:
             return self.touched[::2]
@@ -92,7 +97,7 @@ class Refused:
     """
 
     reason: str
-    known: Classified | None = None
+    classified: Classified | None = None
 
 
 class PassedOver(Refused):
@@ -107,7 +112,7 @@ class Unclear(Refused):
     """A statement that the bridge understands, but for the databases of some names: the message does not tell the
     database of the upstream's session.  In `known` these names have no database ("").  The operator decides."""
 
-    known: Classified
+    classified: Classified
 
 
 def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: bool = False) -> Classified | Refused:
@@ -119,98 +124,104 @@ def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: boo
     is_certain: `schema` is the database of the session, as for what the bridge itself runs.
     """
     try:
-        readings = {reads: tokens(statement, tidb=reads) for reads in (True, False)}
-        as_mariadb = tokens(statement, mariadb=True) if "/*M!" in statement else None
+        readings = {reads: read_tokens(statement, tidb=reads) for reads in (True, False)}
+        as_mariadb = read_tokens(statement, mariadb=True) if "/*M!" in statement else None
     except UnreadableError as error:
         return Refused(str(error))
     result = _of_readings(readings, schema, tidb=tidb, is_certain=is_certain)
     if as_mariadb is None or isinstance(result, Refused):
         return result
-    other = _of_readings({True: as_mariadb, False: as_mariadb}, schema, tidb=tidb, is_certain=is_certain)
-    if isinstance(other, Refused):
-        return other
-    if _what(other) != _what(result):
+    mariadb_result = _of_readings({True: as_mariadb, False: as_mariadb}, schema, tidb=tidb, is_certain=is_certain)
+    if isinstance(mariadb_result, Refused):
+        return mariadb_result
+    if _effects(mariadb_result) != _effects(result):
         return Refused("a comment that only MariaDB runs changes what it does")
     return result
 
 
-def _what(known: Classified) -> tuple[object, ...]:
+def _effects(change: Classified) -> tuple[object, ...]:
     """Tells what a statement does, wherever its words stand."""
-    like = known.like.table if known.like else None
-    others = tuple(named.table for named in known.referenced)
-    return known.kind, known.classes, known.tables, like, others, known.database, known.swaps, known.reads_bare
+    like = change.like.table if change.like else None
+    referenced = tuple(mention.table for mention in change.referenced)
+    return (
+        change.kind,
+        change.classes,
+        change.tables,
+        like,
+        referenced,
+        change.database,
+        change.swaps,
+        change.reads_bare,
+    )
 
 
 def _of_readings(
     readings: Mapping[bool, list[Token]], schema: str, *, tidb: bool, is_certain: bool
 ) -> Classified | Refused:
     """Tells what a statement does.  readings: its tokens for TiDB and for other servers."""
-    if all(changes_no_table(found) for found in readings.values()):
+    if all(changes_no_table(tokens) for tokens in readings.values()):
         return _CHANGES_NOTHING
-    for found in readings.values():
-        if any(token.kind == "mark" and token.text == ";" for token in found[:-1]):
+    for tokens in readings.values():
+        if any(token.kind == "mark" and token.text == ";" for token in tokens[:-1]):
             return Refused("it holds several statements")
     directories = list(_directories(readings[tidb]))
-    found = outside(readings[tidb], directories)
-    reader = TokenReader(found, schema)
+    tokens = outside(readings[tidb], directories)
+    reader = TokenReader(tokens, schema)
     try:
         result = _classify(reader)
     except NotUnderstoodError as error:
         return Refused(str(error) or "it is not a schema change that the bridge knows")
-    never_run = (*directories, *reader.passed)
+    never_run = (*directories, *reader.passed_spans)
     result = replace(result, never_run=never_run)
-    dangers = (
-        _danger(outside(tokens_read, list(_directories(tokens_read))), result) for tokens_read in readings.values()
-    )
+    dangers = (_danger(outside(reading, list(_directories(reading))), result) for reading in readings.values())
     if reason := next(filter(None, dangers), None):
         return Refused(reason, result)
     if reason := "" if is_certain and schema else _unclear(result, schema):
-        return Unclear(reason, replace(_classify(TokenReader(found, "")), never_run=never_run))
+        return Unclear(reason, replace(_classify(TokenReader(tokens, "")), never_run=never_run))
     return result
 
 
-def outside(found: Iterable[Token], spans: Sequence[tuple[int, int]]) -> list[Token]:
+def outside(tokens: Iterable[Token], spans: Sequence[tuple[int, int]]) -> list[Token]:
     """Gives the tokens outside of spans."""
-    return [token for token in found if not any(start <= token.span[0] < end for start, end in spans)]
+    return [token for token in tokens if not any(start <= token.span[0] < end for start, end in spans)]
 
 
-def _directories(found: Sequence[Token]) -> Iterator[tuple[int, int]]:
+def _directories(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
     """Finds DATA DIRECTORY = 'x' and INDEX DIRECTORY = 'x'."""
-    for i, token in enumerate(found[:-2]):
-        if token.word in {"DATA", "INDEX"} and found[i + 1].word == "DIRECTORY":
-            value = i + 2 + (found[i + 2].text == "=")
-            if value < len(found) and found[value].kind == "string":
-                yield token.span[0], found[value].span[1]
+    for i, token in enumerate(tokens[:-2]):
+        if token.word in {"DATA", "INDEX"} and tokens[i + 1].word == "DIRECTORY":
+            value = i + 2 + (tokens[i + 2].text == "=")
+            if value < len(tokens) and tokens[value].kind == "string":
+                yield token.span[0], tokens[value].span[1]
 
 
 def has_if_not_exists(statement: str, classified: Classified) -> bool:
     """Tells whether a CREATE that was classified holds IF NOT EXISTS before its name."""
     end = classified.touched[0].span[0] if classified.touched else len(statement)
-    words = [token.word for token in tokens(statement) if token.span[0] < end]
+    words = [token.word for token in read_tokens(statement) if token.span[0] < end]
     return ("IF", "NOT", "EXISTS") in zip(words, words[1:], words[2:], strict=False)
 
 
-def _danger(found: list[Token], result: Classified) -> str | None:
-    named = [*result.touched, *([result.like] if result.like else []), *result.referenced]
-    schemas = {name.table.schema for name in named} | {result.database}
+def _danger(tokens: list[Token], result: Classified) -> str | None:
+    schemas = {mention.table.schema for mention in result.mentions} | {result.database}
     if result.kind is not StatementKind.CREATE_VIEW:  # whoever reads a view needs the rights to what it reads
         own = {name.table.lower() for name in result.tables}  # tables may stand before their columns
-        schemas |= {t.name for t, dot in pairwise(found) if dot.text == "." and t.name and t.name.lower() not in own}
+        schemas |= {t.name for t, dot in pairwise(tokens) if dot.text == "." and t.name and t.name.lower() not in own}
     if SYSTEM_SCHEMAS & set(map(plain_name, schemas)):
         return "it touches a system schema"
-    words = [token.word for token in found]
+    words = [token.word for token in tokens]
     # A query in parentheses fills a table too: `CREATE TABLE t (a INT) ((TABLE u))`.  The VALUES of partitions stand
     # behind their names, not behind a parenthesis.
     has_query = any(
-        token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(found)
+        token.text == "(" and following.word in _QUERY_IN_PARENTHESES for token, following in pairwise(tokens)
     )
     if result.kind is StatementKind.CREATE_TABLE and ("SELECT" in words or has_query):
         return "it fills a table from a query"
-    functions = {token.name.upper() for token, following in pairwise(found) if token.name and following.text == "("}
+    functions = {token.name.upper() for token, following in pairwise(tokens) if token.name and following.text == "("}
     if {"OUTFILE", "DUMPFILE"} & set(words) or "LOAD_FILE" in functions or _FILES & set(pairwise(words)):
         return "it reads or writes files of the server"
     is_merge = result.kind is StatementKind.CREATE_TABLE and "UNION" in words
-    pairs = ((b, c) for a, b, c in zip(found, found[1:], [*found[2:], END], strict=False) if a.word == "ENGINE")
+    pairs = ((b, c) for a, b, c in zip(tokens, tokens[1:], [*tokens[2:], END], strict=False) if a.word == "ENGINE")
     engines = {(value if mark.text == "=" else mark).text.strip("'\"`").upper() for mark, value in pairs}
     if is_merge or engines & _ENGINES_ELSEWHERE:
         return (
@@ -230,8 +241,8 @@ def _unclear(result: Classified, schema: str) -> str:
     the session's unless a name that the statement changes says that database itself; and unless the statement makes
     one table whose name has a database.
     """
-    named = [*result.touched, *([result.like] if result.like else [])]
-    bare = [*(one.table.table for one in named if not one.is_qualified), *result.reads_bare]
+    mentions = [*result.touched, *([result.like] if result.like else [])]
+    bare = [*(mention.table.table for mention in mentions if not mention.is_qualified), *result.reads_bare]
     if result.kind is StatementKind.ALTER_DATABASE and not result.database:
         return "it names no database, and the message names none"
     if not bare:
@@ -242,13 +253,13 @@ def _unclear(result: Classified, schema: str) -> str:
             " have it read its tables anew, since it may give later rows of the table the values of other columns"
         )
     makes_one = result.kind in _MAKES_ONE
-    whole = (one.table for one in result.touched if one.is_qualified)
-    other = next((table for table in whole if makes_one or table.schema.lower() == schema.lower()), None)
-    if other is None:
+    qualified = (mention.table for mention in result.touched if mention.is_qualified)
+    same_database = next((table for table in qualified if makes_one or table.schema.lower() == schema.lower()), None)
+    if same_database is None:
         return ""
     return (
         f"it names {bare[0]} without a database, and the database of the upstream's session is not known:"
-        f" the message names {schema}, and the statement {other}"
+        f" the message names {schema}, and the statement {same_database}"
     )
 
 
@@ -263,12 +274,12 @@ def _classify(reader: TokenReader) -> Classified:
         return _rename(reader)
     if reader.accept("TRUNCATE"):
         reader.accept("TABLE")
-        truncated = reader.table()
+        table = reader.table()
         reader.pass_wait()
-        return _plain(StatementKind.TRUNCATE_TABLE, truncated)
+        return _plain(StatementKind.TRUNCATE_TABLE, table)
     if reader.accept("RECOVER", "TABLE") or reader.accept("FLASHBACK", "TABLE"):
-        recovered = reader.table()
-        return _plain(StatementKind.RECOVER_TABLE, recovered, *([reader.table()] if reader.accept("TO") else []))
+        table = reader.table()
+        return _plain(StatementKind.RECOVER_TABLE, table, *([reader.table()] if reader.accept("TO") else []))
     if "ROLLBACK" in {reader.peek().word, reader.peek(1).word}:
         raise NotUnderstoodError(_ROLLED_BACK)
     raise NotUnderstoodError
@@ -280,7 +291,7 @@ _ROLLED_BACK: Final = (
 )
 
 
-def _plain(kind: StatementKind, *touched: Named, database: str = "") -> Classified:
+def _plain(kind: StatementKind, *touched: Mention, database: str = "") -> Classified:
     """Makes the result for a statement whose class has the same name as its kind."""
     is_index = kind is StatementKind.CREATE_INDEX
     return Classified(
@@ -303,56 +314,56 @@ def _create(reader: TokenReader) -> Classified:
         pass
     if reader.accept("INDEX"):
         reader.accept("IF", "NOT", "EXISTS")
-        indexed = _behind_index(reader)
+        table = _behind_index(reader)
         reader.skip_parentheses()
         reader.pass_wait()
-        return _plain(StatementKind.CREATE_INDEX, indexed)
+        return _plain(StatementKind.CREATE_INDEX, table)
     return _create_view(reader)
 
 
-def _behind_index(reader: TokenReader) -> Named:
+def _behind_index(reader: TokenReader) -> Mention:
     """Reads the name of an index, and gives the table behind ON."""
     reader.identifier()
     reader.skip_to("ON")
-    indexed = reader.table()
+    table = reader.table()
     reader.pass_wait()
-    return indexed
+    return table
 
 
-def _also(known: Classified, first: ChangeClass) -> Classified:
+def _also(classified: Classified, first: ChangeClass) -> Classified:
     """Adds a class for what the statement does first."""
-    return replace(known, classes=(first, *known.classes))
+    return replace(classified, classes=(first, *classified.classes))
 
 
 _INDEX_KINDS: Final = ("UNIQUE", "FULLTEXT", "SPATIAL", "VECTOR", "COLUMNAR", "HYBRID")
 
 
 def _create_table(reader: TokenReader) -> Classified:
-    created = reader.table()
+    table = reader.table()
     parenthesis = reader.peek().text == "("
     if reader.peek(int(parenthesis)).word == "LIKE":
         reader.at += 1 + parenthesis
-        return replace(_plain(StatementKind.CREATE_TABLE, created), like=reader.table())
+        return replace(_plain(StatementKind.CREATE_TABLE, table), like=reader.table())
     depth = 0
     for token, following in pairwise([*reader.tokens[reader.at :], END]):
         depth += {"(": 1, ")": -1}.get(token.text, 0)
         is_query = token.word in _QUERY_WORDS or (token.word == "WITH" and following.word != "SYSTEM")
         if depth == 0 and is_query:
             raise NotUnderstoodError("it fills a table from a query")
-    return replace(_plain(StatementKind.CREATE_TABLE, created), referenced=_references(reader, created))
+    return replace(_plain(StatementKind.CREATE_TABLE, table), referenced=_references(reader, table))
 
 
-def _references(reader: TokenReader, referring: Named) -> tuple[Named, ...]:
+def _references(reader: TokenReader, referring: Mention) -> tuple[Mention, ...]:
     """Finds the tables behind REFERENCES.  A table without a database is in the database of the referring table (MySQL
     manual, FOREIGN KEY Constraints; TiDB, resolveCreateTableStmt), and not in that of the session."""
     inner = TokenReader(reader.tokens[reader.at :], referring.table.schema)
-    found = []
+    mentions = []
     while inner.peek().kind != "end":
         if inner.accept("REFERENCES"):
-            found.append(inner.table())
+            mentions.append(inner.table())
         else:
             inner.at += 1
-    return tuple(found)
+    return tuple(mentions)
 
 
 def _create_view(reader: TokenReader) -> Classified:
@@ -384,18 +395,19 @@ def _bare_tables(query: Sequence[Token]) -> Iterator[str]:
     stand for, nor in it if it is RECURSIVE.  A FROM without a SELECT in the same parentheses is that of a function:
     EXTRACT(YEAR FROM a)."""
     words = [token.word for token in query[:2]]
-    opened, of_with = list[str | None](), set[str | None]()
+    open_names, names_of_with = list[str | None](), set[str | None]()
     pairs = pairwise([END, *query])  # .t is a table of the session's database
-    found = [token for before, token in pairs if not (token.text == "." and _opens(before))]
+    tokens = [token for before, token in pairs if not (token.text == "." and _opens(before))]
     is_query, in_tables = [True], [False]
-    for first, before, token, behind in zip([END, END, *found], [END, *found], found, [*found[1:], END], strict=False):
+    before_it = [END, *tokens]
+    for first, before, token, behind in zip([END, *before_it], before_it, tokens, [*tokens[1:], END], strict=False):
         if token.text == "(":
-            opened.append(first.name if words[:1] == ["WITH"] and before.word == "AS" and not opened else None)
-            of_with.add(opened[-1] if words[1:] == ["RECURSIVE"] else None)
+            open_names.append(first.name if words[:1] == ["WITH"] and before.word == "AS" and not open_names else None)
+            names_of_with.add(open_names[-1] if words[1:] == ["RECURSIVE"] else None)
             is_query.append(in_tables[-1] and _opens(before))
             in_tables.append(is_query[-1])
         elif token.text == ")":
-            of_with.add(opened.pop() if opened else None)
+            names_of_with.add(open_names.pop() if open_names else None)
             is_query, in_tables = is_query[:-1] or [True], in_tables[:-1] or [False]
         elif before.text == "." and not first.text.isdigit():
             continue
@@ -405,7 +417,7 @@ def _bare_tables(query: Sequence[Token]) -> Iterator[str]:
             is_query[-1] |= token.word == "SELECT"
             in_tables[-1] = False
         elif token.name and in_tables[-1] and _opens(before) and behind.text not in {".", "("} and token.word != "DUAL":
-            yield from {token.name} - of_with
+            yield from {token.name} - names_of_with
 
 
 def _opens(token: Token) -> bool:
@@ -444,20 +456,20 @@ def begins_database_option(token: Token, following: Token) -> bool:
 
 def _alter(reader: TokenReader) -> Classified:
     if reader.accept("DATABASE") or reader.accept("SCHEMA"):
-        named = not begins_database_option(reader.peek(), reader.peek(1))
-        return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if named else reader.schema)
+        has_name = not begins_database_option(reader.peek(), reader.peek(1))
+        return _plain(StatementKind.ALTER_DATABASE, database=reader.identifier() if has_name else reader.schema)
     if reader.peek().word == "ONLINE" and reader.peek(1).word == "TABLE":
         reader.pass_over(1)
     if not reader.accept("TABLE"):
         return _create_view(reader)
     reader.accept("IF", "EXISTS")
-    altered = reader.table()
+    table = reader.table()
     reader.pass_wait()
     actions = alter_actions(reader.tokens[reader.at :])
-    found = dict.fromkeys(action_class(one) for action in actions for one in additions(action))
-    classes = tuple(found) or (ChangeClass.NOTHING,)
+    changes = dict.fromkeys(action_class(addition) for action in actions for addition in additions(action))
+    classes = tuple(changes) or (ChangeClass.NOTHING,)
     kind = StatementKind.ALTER_TABLE
-    touched = [altered]
+    touched = [table]
     swaps = Swap.COLUMNS if swaps_columns(actions) else None
     for action in actions:
         inner = TokenReader(list(action), reader.schema)
@@ -470,12 +482,12 @@ def _alter(reader: TokenReader) -> Classified:
             if not (inner.accept("TO") or inner.accept("AS")):
                 inner.skip_mark("=")
             touched.append(inner.table())
-    return Classified(kind, classes, tuple(touched), referenced=_references(reader, altered), swaps=swaps)
+    return Classified(kind, classes, tuple(touched), referenced=_references(reader, table), swaps=swaps)
 
 
 def _rename(reader: TokenReader) -> Classified:
     reader.accept("IF", "EXISTS")
-    touched: list[Named] = []
+    touched: list[Mention] = []
     while True:
         touched.append(reader.table())
         reader.pass_wait()

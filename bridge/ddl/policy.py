@@ -51,13 +51,13 @@ class Policy:
     def decide(self, classes: Iterable[ChangeClass]) -> Decision:
         """Gives the strictest verdict on the classes of a statement.  A statement is held when only a part of it is
         ignored.  What changes nothing is allowed, whatever the settings say."""
-        named_in_settings = (change for change in classes if change is not ChangeClass.NOTHING)
-        verdicts = {change: self.by_class.get(change, self.default) for change in named_in_settings}
+        changes = (change for change in classes if change is not ChangeClass.NOTHING)
+        verdicts = {change: self.by_class.get(change, self.default) for change in changes}
         for verdict in (Verdict.REFUSE, Verdict.HOLD):
-            named = [change.value for change, said in verdicts.items() if said is verdict]
-            if named:
-                return Decision(verdict, f"the settings {verdict} {', '.join(named)} (ddl.{verdict})")
-        ignored = [change.value for change, said in verdicts.items() if said is Verdict.IGNORE]
+            names = [change.value for change, setting in verdicts.items() if setting is verdict]
+            if names:
+                return Decision(verdict, f"the settings {verdict} {', '.join(names)} (ddl.{verdict})")
+        ignored = [change.value for change, setting in verdicts.items() if setting is Verdict.IGNORE]
         if not ignored:
             return Decision(Verdict.ALLOW)
         if len(ignored) == len(verdicts):
@@ -101,15 +101,15 @@ class DdlRules:
     def decide(self, change: Classified, statement: str = "") -> Decision:
         """Decides on a change by the settings.  One that is half outside of the filter is held, and so is every view
         where there is a filter, since nothing tells what it reads."""
-        said = self._filtered(change, statement) or self.policy.decide(change.classes)
-        if said.verdict is not Verdict.ALLOW:
-            return said
+        decision = self._filtered(change, statement) or self.policy.decide(change.classes)
+        if decision.verdict is not Verdict.ALLOW:
+            return decision
         left_out = [name for name in change.tables if not self.tables(*name)]
         if left_out and len(left_out) < len(change.tables):
-            named = ", ".join(map(str, dict.fromkeys(left_out)))
-            return Decision(Verdict.HOLD, f"it changes tables inside of the filter and outside of it: {named}")
+            names = ", ".join(map(str, dict.fromkeys(left_out)))
+            return Decision(Verdict.HOLD, f"it changes tables inside of the filter and outside of it: {names}")
         is_view = change.kind is StatementKind.CREATE_VIEW
-        return Decision(Verdict.HOLD, _VIEW) if is_view and self.tables.rules else said
+        return Decision(Verdict.HOLD, _VIEW) if is_view and self.tables.rules else decision
 
     def _filtered(self, change: Classified, statement: str) -> Decision | None:
         """Gives the verdict of the event filters; None when they leave nothing of the change out."""
@@ -118,7 +118,7 @@ class DdlRules:
             return Decision(Verdict.HOLD, unclear)
         if not ignored:
             return None
-        names = ", ".join(one.value for one in change.classes if one in ignored)
+        names = ", ".join(change_class.value for change_class in change.classes if change_class in ignored)
         if ignored.issuperset(change.classes):
             return Decision(Verdict.IGNORE, f"an event filter leaves out: {names}")
         return Decision(Verdict.HOLD, f"an event filter leaves out only a part of it ({names})")
@@ -126,18 +126,16 @@ class DdlRules:
     def keeps_gone(self, target: TableName) -> bool:
         """Tells whether rows may stay in a table of the target that are gone upstream, or are another shard's."""
         kinds = {Kind.UPDATE, Kind.DELETE}
-        stays = [one.tables for one in self.event_filters if one.rows & kinds]
+        stays = [event_filter.tables for event_filter in self.event_filters if event_filter.rows & kinds]
         return self.routes.is_merged(target) or any(
             tables(*name) for name in self.routes.sources(target) for tables in stays
         )
 
     def forbids(self, change: Classified) -> str:
         """Tells why not even the operator may let a change run; "" when the operator may."""
-        others = (*change.referenced, *([change.like] if change.like else []))
-        named = [*change.tables, *(other.table for other in others)]
-        reserved = ReservedSchemas(self.own_schema)
-        touched = any(map(reserved.why, (*(name.schema for name in named), change.database)))
-        return "it touches the bridge's own tables" if touched else ""
+        schemas = (*(mention.table.schema for mention in change.mentions), change.database)
+        is_reserved = any(map(ReservedSchemas(self.own_schema).why, schemas))
+        return "it touches the bridge's own tables" if is_reserved else ""
 
 
 def ddl_rules(
@@ -163,7 +161,7 @@ def ddl_rules(
     lists = {Verdict.ALLOW: allow, Verdict.IGNORE: ignore, Verdict.HOLD: hold, Verdict.REFUSE: refuse}
     for verdict, names in lists.items():
         for name in names:
-            change = _class_named(name)
+            change = _change_class(name)
             if by_class.setdefault(change, verdict) is not verdict:
                 raise UsageError(
                     f"{name!r} is in two lists of [ddl]: {by_class[change]} and {verdict}", fix="leave it in one"
@@ -187,9 +185,9 @@ def ddl_rules(
     )
 
 
-def _class_named(name: str) -> ChangeClass:
-    known = [change.value for change in ChangeClass]
-    if name.strip().lower() in known:
+def _change_class(name: str) -> ChangeClass:
+    names = [change.value for change in ChangeClass]
+    if name.strip().lower() in names:
         return ChangeClass(name.strip().lower())
-    hint = meant(name.lower(), known)
-    raise UsageError(f"[ddl] knows no class {name!r}", fix=f"{hint}the classes are: {', '.join(known)}")
+    hint = meant(name.lower(), names)
+    raise UsageError(f"[ddl] knows no class {name!r}", fix=f"{hint}the classes are: {', '.join(names)}")

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from bridge.ddl.by_table.routing import routed_statement
 from bridge.ddl.classes import ChangeClass, StatementKind, split_at_commas
 from bridge.ddl.clauses import StatementParts, outer, span_of, statement_parts
-from bridge.ddl.lexer import Token, opened
+from bridge.ddl.lexer import Token, open_comments
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.ddl.rule import Edit, Feature, OmittedObject, RewriteRule, Site, UnsupportedError
 from bridge.ddl.rules import (
@@ -124,7 +124,7 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     classified = classify(statement, schema, tidb=tidb)
     if isinstance(classified, Refused):
         return classified
-    text = opened(statement, mariadb=site.source == "mariadb")
+    text = open_comments(statement, mariadb=site.source == "mariadb")
     steps = [RewriteStep(statement, text, _ANSI if '"' in statement and '"' not in text else _OPENED)]
     steps = steps if text != statement else []
     reread = classify(text, schema, tidb=tidb)
@@ -142,12 +142,14 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
         classified = reread
     parts = statement_parts(text, reread, tidb=tidb)
     rules = [rule for rule, feature in RULES if feature is None or not site.target.has(feature)]
-    found = [edit for rule in rules for edit in rule(parts, site) or ()]
-    result, more = _applied(parts, found)
-    left_out = tuple(edit.thing for edit in found if edit.thing)
+    edits = [edit for rule in rules for edit in rule(parts, site) or ()]
+    result, edit_steps = _apply(parts, edits)
+    left_out = tuple(edit.omission for edit in edits if edit.omission)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
         return Refused(f"its rewritten form would touch other tables: {result}")
-    return Rewritten(result, classified, (*steps, *more), left_out, source, time_zones.what_is_local(parts, site))
+    return Rewritten(
+        result, classified, (*steps, *edit_steps), left_out, source, time_zones.zone_dependence(parts, site)
+    )
 
 
 def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -161,48 +163,48 @@ def _touches_the_same(text: str, schema: str, before: Classified, *, tidb: bool)
     after = classify(text, schema, tidb=tidb, is_certain=True)
     if isinstance(after, Refused):
         return False
-    names, left = ({name.folded for name in known.tables} for known in (before, after))
+    names_before, names_after = ({name.folded for name in classified.tables} for classified in (before, after))
     if after.never_run:
         return False
     is_list = after.kind in {StatementKind.DROP_TABLE, StatementKind.RENAME_TABLE}
-    is_same = left <= names if is_list else left == names
+    is_same = names_after <= names_before if is_list else names_after == names_before
     return is_same and after.database == before.database and after.kind == before.kind
 
 
-def _applied(parts: StatementParts, found: Sequence[Edit]) -> tuple[str | None, list[RewriteStep]]:
-    gone = _items_gone(parts, found)
-    edits = [*gone, *(edit for edit in found if not any(_within(edit, one) for one in gone))]
+def _apply(parts: StatementParts, edits: Sequence[Edit]) -> tuple[str | None, list[RewriteStep]]:
+    removals = _item_removals(parts, edits)
+    edits = [*removals, *(edit for edit in edits if not any(_within(edit, removal) for removal in removals))]
     steps = [RewriteStep(parts.text[e.start : e.end].strip(), e.text.strip(), e.why) for e in edits]
-    needed = [token for item in parts.lists[0] for token in item.tokens] if parts.lists else parts.tokens
+    essential = [token for item in parts.lists[0] for token in item.tokens] if parts.lists else parts.tokens
     if parts.classified.kind is StatementKind.ALTER_DATABASE and parts.options:
-        needed = parts.options
-    if needed and _is_gone(needed, edits):
+        essential = parts.options
+    if essential and _are_removed(essential, edits):
         return None, steps
-    commas = [comma for one in _separated(parts) for comma in _loose_commas(one, edits)]
-    return _replaced(parts.text, [*edits, *commas]), steps
+    commas = [comma for tokens in _comma_lists(parts) for comma in _loose_commas(tokens, edits)]
+    return _replace_spans(parts.text, [*edits, *commas]), steps
 
 
-def _items_gone(parts: StatementParts, edits: Sequence[Edit]) -> list[Edit]:
+def _item_removals(parts: StatementParts, edits: Sequence[Edit]) -> list[Edit]:
     """Gives the removals of the items of which nothing is left, or of the whole statement, each with the reason of the
     longest removal."""
-    gone: list[Edit] = []
-    for found in (parts.tokens, *(item.tokens for item in parts.items)):
-        whole = Edit(*span_of(found), "", "")
-        if _is_gone(found, edits) and not any(_within(whole, one) for one in gone):
-            of_it = (e for e in edits if not e.text and e.start < whole.end and whole.start < e.end)
-            gone.append(whole._replace(why=max(of_it, key=lambda edit: edit.end - edit.start).why))
-    return gone
+    removals: list[Edit] = []
+    for tokens in (parts.tokens, *(item.tokens for item in parts.items)):
+        whole = Edit(*span_of(tokens), "", "")
+        if _are_removed(tokens, edits) and not any(_within(whole, removal) for removal in removals):
+            inner = (e for e in edits if not e.text and e.start < whole.end and whole.start < e.end)
+            removals.append(whole._replace(why=max(inner, key=lambda edit: edit.end - edit.start).why))
+    return removals
 
 
-def _is_gone(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
+def _are_removed(tokens: Sequence[Token], edits: Sequence[Edit]) -> bool:
     """Tells whether nothing of the tokens is left."""
     removed = [(edit.start, edit.end) for edit in edits if not edit.text]
     return all(any(start <= t.span[0] and t.span[1] <= end for start, end in removed) for t in tokens)
 
 
-def _separated(parts: StatementParts) -> Iterator[Sequence[Token]]:
-    """Gives the tokens of lists whose commas may be left over: of items, options up to PARTITION BY, and actions, all
-    that follows the table's name, since one of them may be in a comment."""
+def _comma_lists(parts: StatementParts) -> Iterator[Sequence[Token]]:
+    """Gives the tokens of lists whose commas may be left over: items; options up to PARTITION BY; and all actions of
+    ALTER TABLE, since one of them may be in a comment."""
     is_alter = parts.classified.kind is StatementKind.ALTER_TABLE
     if is_alter:
         yield [token for token in parts.tokens if token.span[0] >= parts.classified.touched[0].span[1]]
@@ -212,12 +214,12 @@ def _separated(parts: StatementParts) -> Iterator[Sequence[Token]]:
     yield parts.options[: next((i for i, pair in enumerate(pairs) if pair == ("PARTITION", "BY")), len(parts.options))]
 
 
-def _loose_commas(found: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
+def _loose_commas(tokens: Sequence[Token], edits: Sequence[Edit]) -> Iterator[Edit]:
     """Removes commas that separate nothing any more."""
-    commas = [token for _, token in outer(found) if token.text == ","]
+    commas = [token for _, token in outer(tokens) if token.text == ","]
     if not commas:
         return
-    is_kept = [not _is_gone(part, edits) for part in split_at_commas(found)]
+    is_kept = [not _are_removed(part, edits) for part in split_at_commas(tokens)]
     for i, comma in enumerate(commas):
         if not (any(is_kept[: i + 1]) and is_kept[i + 1]):
             yield Edit(*comma.span, "", "comma")
@@ -227,29 +229,29 @@ def _within(edit: Edit, other: Edit) -> bool:
     return other.start <= edit.start and edit.end <= other.end
 
 
-def _replaced(text: str, edits: Sequence[Edit]) -> str:
+def _replace_spans(text: str, edits: Sequence[Edit]) -> str:
     """Gives the text with all spans replaced.  An edit inside another one is a part of it; of two with the same span a
     removal counts, or else the earlier rule's.  Removals that overlap are one; other edits that do are refused."""
-    taken: list[Edit] = []
+    outermost: list[Edit] = []
     for edit in sorted(edits, key=lambda e: (e.start, e.end > e.start, -e.end, bool(e.text))):
-        if not taken or edit.start >= taken[-1].end:
-            taken.append(edit)
-        elif not edit.text and not taken[-1].text:
-            taken[-1] = taken[-1]._replace(end=max(edit.end, taken[-1].end))
-        elif edit.end > taken[-1].end:
-            raise UnsupportedError(f"two rules change words of it that overlap: {edit.why}; {taken[-1].why}")
-    made, at = "", 0
+        if not outermost or edit.start >= outermost[-1].end:
+            outermost.append(edit)
+        elif not edit.text and not outermost[-1].text:
+            outermost[-1] = outermost[-1]._replace(end=max(edit.end, outermost[-1].end))
+        elif edit.end > outermost[-1].end:
+            raise UnsupportedError(f"two rules change words of it that overlap: {edit.why}; {outermost[-1].why}")
+    result, at = "", 0
     was_removed = False
-    for edit in taken:
-        made = _joined(made, text[at : edit.start], was_removed)
+    for edit in outermost:
+        result = _append(result, text[at : edit.start], was_removed)
         was_removed = not edit.text
-        made, at = made + edit.text, edit.end
-    made = _joined(made, text[at:], was_removed)
-    return made.rstrip() if taken else made
+        result, at = result + edit.text, edit.end
+    result = _append(result, text[at:], was_removed)
+    return result.rstrip() if outermost else result
 
 
-def _joined(made: str, following: str, was_removed: bool) -> str:
-    """Adds text; where something was removed, the blank before it goes too."""
+def _append(text: str, following: str, was_removed: bool) -> str:
+    """Appends text; where something was removed, the blank before it goes too."""
     if was_removed and following[:1] in {" ", ",", ")"} and following:
-        made = made.rstrip(" ")
-    return made + following
+        text = text.rstrip(" ")
+    return text + following

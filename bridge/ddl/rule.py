@@ -129,12 +129,12 @@ class Capabilities:
         return f"{self.flavour} {'.'.join(map(str, self.version))}"
 
 
-def read_version(said: str) -> tuple[Flavour, Version]:
+def read_version(text: str) -> tuple[Flavour, Version]:
     """Reads what VERSION() gives: ``11.4.5-MariaDB``, ``8.0.36``, ``8.0.11-TiDB-v8.5.1``."""
-    if named := re.search(r"TiDB(?:-v(\d+(?:\.\d+)*))?", said, re.IGNORECASE):
-        return Flavour.TIDB, _numbers(named[1] or "")
-    flavour = Flavour.MARIADB if "mariadb" in said.lower() else Flavour.MYSQL
-    return flavour, _numbers(re.sub(r"^5\.5\.5-(?=1\d\.)", "", said))  # the prefix that MariaDB 10 shows to old clients
+    if tidb := re.search(r"TiDB(?:-v(\d+(?:\.\d+)*))?", text, re.IGNORECASE):
+        return Flavour.TIDB, _numbers(tidb[1] or "")
+    flavour = Flavour.MARIADB if "mariadb" in text.lower() else Flavour.MYSQL
+    return flavour, _numbers(re.sub(r"^5\.5\.5-(?=1\d\.)", "", text))  # the prefix that MariaDB 10 shows to old clients
 
 
 def named_capabilities(name: str) -> Capabilities:
@@ -165,14 +165,14 @@ class OmittedObject(NamedTuple):
 
 
 class Edit(NamedTuple):
-    """Replaces a span of the statement.  thing: the object that the target then lacks.  An item of which nothing is
+    """Replaces a span of the statement.  omission: the object that the target then lacks.  An item of which nothing is
     left goes with its comma."""
 
     start: int
     end: int
     text: str
     why: str
-    thing: OmittedObject | None = None
+    omission: OmittedObject | None = None
 
 
 class UnsupportedError(Exception):
@@ -182,7 +182,7 @@ class UnsupportedError(Exception):
 class Surroundings:
     """Tells rules what the target has already; where there is no target, that nobody knows."""
 
-    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
+    def lacks(self, table: TableName, omission: OmittedObject) -> bool:
         """Tells whether the table exists without an object that this pipeline has left out."""
         return False
 
@@ -256,9 +256,9 @@ def former_definition(item: Item, statement: StatementParts, site: Site) -> str:
     return site.around.column_definition(statement.classified.tables[0], former_name(item)) or ""
 
 
-def remove(found: Sequence[Token], why: str, thing: OmittedObject | None = None) -> Edit:
-    """Removes tokens.  thing: as of `Edit`."""
-    return Edit(*span_of(found), "", why, thing)
+def remove(tokens: Sequence[Token], why: str, omission: OmittedObject | None = None) -> Edit:
+    """Removes tokens.  omission: as of `Edit`."""
+    return Edit(*span_of(tokens), "", why, omission)
 
 
 def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:

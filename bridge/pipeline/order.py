@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.lexer import UnreadableError, tokens
+from bridge.ddl.lexer import UnreadableError, read_tokens
 from bridge.ddl.parser import Refused, classify
 from bridge.errors import AheadOfTargetError, UsageError
 from bridge.events import CLASH, Boundary, DdlStatement, Kind, LeftOut, Position, Undecodable
@@ -118,7 +118,7 @@ def is_wanted(change: SchemaChange, tables: TableFilter, seen: set[TableName]) -
     A change of which only a part is accepted is wanted, so that it is recorded: the policy holds it.
     """
     classified = classify(change.text, change.schema)
-    known = classified.known if isinstance(classified, Refused) else classified
+    known = classified.classified if isinstance(classified, Refused) else classified
     if known is None:
         return _may_be_wanted(change, tables)
     if known.database or known.kind is StatementKind.ALTER_DATABASE:  # which may mean any, where nothing names one
@@ -135,7 +135,7 @@ def _may_be_wanted(change: SchemaChange, tables: TableFilter) -> bool:
     if tables(change.schema, change.table):
         return True
     try:
-        found = tokens(change.text)
+        found = read_tokens(change.text)
     except UnreadableError:
         return tables.accepts_schema(change.schema) if change.schema else True
     names = [token.name or "" for token in found]

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import pytest
 
-from bridge.ddl.by_table.routing import with_told_databases
+from bridge.ddl.by_table.routing import with_message_databases
 from bridge.ddl.classes import StatementKind
-from bridge.ddl.lexer import opened, tokens
+from bridge.ddl.lexer import open_comments, read_tokens
 from bridge.ddl.parser import Classified, Refused, Unclear, classify
 from bridge.ddl.policy import Verdict, ddl_rules
 from bridge.ddl.rewrite import rewrite
@@ -228,7 +228,7 @@ TOLD = [
 @pytest.mark.parametrize(("text", "told", "expected"), TOLD)
 def test_names_that_a_message_tells(text: str, told: list[TableName], expected: str) -> None:
     """They are written into a statement that is not clear, where just one is left for a name."""
-    assert with_told_databases(text, "archive", told) == expected
+    assert with_message_databases(text, "archive", told) == expected
 
 
 ORDERS = TableFilter(("shop.orders",))
@@ -251,8 +251,8 @@ def test_refused_statements_that_are_understood() -> None:
     """They tell what they would change."""
     found = classify("CREATE TABLE a (x INT) ENGINE=CONNECT", "shop")
     assert isinstance(found, Refused)
-    assert found.known is not None
-    assert found.known.tables == (A,)
+    assert found.classified is not None
+    assert found.classified.tables == (A,)
 
 
 ANSI = [
@@ -276,8 +276,10 @@ def test_names_in_double_quotes(text: str, tables: str, opened_as: str | None) -
     found = classify(text, "shop")
     assert isinstance(found, Classified)
     assert " ".join(map(str, found.tables)) == tables
-    assert [token.name for token in tokens(opened(text))] == [token.name for token in tokens(opened_as or text)]
-    assert ('"' in opened(text)) == (opened_as is None or '"' in opened_as)
+    assert [token.name for token in read_tokens(open_comments(text))] == [
+        token.name for token in read_tokens(opened_as or text)
+    ]
+    assert ('"' in open_comments(text)) == (opened_as is None or '"' in opened_as)
 
 
 @pytest.mark.parametrize("text", ['ALTER TABLE "a" ADD "c\\\\" INT', 'ALTER TABLE "a" ADD "c\\" INT'])

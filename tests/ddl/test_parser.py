@@ -11,7 +11,7 @@ from pymysql.err import MySQLError
 from bridge.ddl.classes import ColumnNames
 from bridge.ddl.classes import StatementKind as C
 from bridge.ddl.clauses import column_names_in
-from bridge.ddl.lexer import tokens
+from bridge.ddl.lexer import read_tokens
 from bridge.ddl.parser import Classified, Refused, Swap, Unclear, classify
 from bridge.ddl.rewrite import Rewritten, rewrite
 from bridge.ddl.rule import Site, UnsupportedError
@@ -189,7 +189,7 @@ def test_spans_are_the_names() -> None:
         classified = classify(statement, "app")
         assert isinstance(classified, Classified)
         start, end = classified.touched[0].span
-        assert [t.name for t in tokens(statement[start:end]) if t.name] == ["a", "b"]
+        assert [t.name for t in read_tokens(statement[start:end]) if t.name] == ["a", "b"]
         assert statement[end] == " "
 
 

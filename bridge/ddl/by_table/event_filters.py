@@ -79,7 +79,7 @@ class EventFilter:
         """Tells of each object that a schema change begins from whether the filter is for it."""
         if change.database:
             return [self.tables.accepts_schema(change.database)]
-        return [self.tables(*named.table) for named in change.begins_from]
+        return [self.tables(*mention.table) for mention in change.begins_from]
 
     def matches(self, statement: str) -> bool:
         """Tells whether one of the regular expressions is found in a statement."""
@@ -89,23 +89,23 @@ class EventFilter:
 def ignored_classes(filters: Iterable[EventFilter], change: Classified, statement: str) -> tuple[set[ChangeClass], str]:
     """Tells which classes of a schema change the filters leave out, and "" or why a part of it is unclear: the filter
     is for some of its tables only."""
-    left: set[ChangeClass] = set()
-    for one in filters:
-        mine = set(change.classes) if one.matches(statement) else one.classes & set(change.classes)
-        is_for = one.is_for(change)
-        if mine and any(is_for) and not all(is_for):
+    ignored: set[ChangeClass] = set()
+    for event_filter in filters:
+        classes = set(change.classes) if event_filter.matches(statement) else event_filter.classes & set(change.classes)
+        is_for = event_filter.is_for(change)
+        if classes and any(is_for) and not all(is_for):
             return set(), "an event filter leaves out such statements of some of its tables only"
-        if mine and is_for and all(is_for):
-            left |= mine
-    return left, ""
+        if classes and is_for and all(is_for):
+            ignored |= classes
+    return ignored, ""
 
 
 def event_filter(matcher: Sequence[str], events: Iterable[str], statements: Iterable[str]) -> EventFilter:
     """Makes an event filter from its settings.  Raises UsageError for what is not known, or cannot be done."""
     if not matcher:
         raise UsageError("an event filter has no matcher", fix='write matcher = ["db.table"]')
-    known = frozenset[Kind | ChangeClass]().union(*(_event(" ".join(name.lower().split())) for name in events))
-    if not known and not (statements := tuple(statements)):
+    kinds = frozenset[Kind | ChangeClass]().union(*(_event(" ".join(name.lower().split())) for name in events))
+    if not kinds and not (statements := tuple(statements)):
         raise UsageError(
             f"the event filter of {', '.join(matcher)} leaves nothing out", fix="give ignore-event or ignore-sql"
         )
@@ -118,8 +118,8 @@ def event_filter(matcher: Sequence[str], events: Iterable[str], statements: Iter
             ) from error
     return EventFilter(
         TableFilter(tuple(matcher)),
-        frozenset(one for one in known if isinstance(one, Kind)),
-        frozenset(one for one in known if isinstance(one, ChangeClass)),
+        frozenset(kind for kind in kinds if isinstance(kind, Kind)),
+        frozenset(kind for kind in kinds if isinstance(kind, ChangeClass)),
         tuple(statements),
     )
 
@@ -128,8 +128,8 @@ def _event(name: str) -> frozenset[Kind | ChangeClass]:
     if name in _ELSEWHERE:
         raise UsageError(f"ignore-event cannot hold {name!r}", fix=_ELSEWHERE[name])
     if name not in _EVENTS:
-        known = ", ".join(sorted(_EVENTS))
-        raise UsageError(f"ignore-event knows no event {name!r}", fix=f"{meant(name, _EVENTS)}the events are: {known}")
+        names = ", ".join(sorted(_EVENTS))
+        raise UsageError(f"ignore-event knows no event {name!r}", fix=f"{meant(name, _EVENTS)}the events are: {names}")
     return _EVENTS[name]
 
 

@@ -18,7 +18,7 @@ from bridge.ddl.by_table.routing import RoutingError, routed_statement
 from bridge.ddl.classes import ChangeClass as C
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, at, closing, statement_parts
-from bridge.ddl.lexer import Token, UnreadableError, opened, tokens
+from bridge.ddl.lexer import Token, UnreadableError, open_comments, read_tokens
 from bridge.ddl.parser import Classified, Refused, classify
 from bridge.filters.routes import Routes
 from bridge.model import TableName
@@ -65,7 +65,7 @@ class ShardStatement:
     text: str
     classes: tuple[C, ...] = ()
     like: TableName | None = None
-    never: str = ""
+    why_never: str = ""
     runs_first: bool = False
     is_confirmed: bool = False
 
@@ -81,17 +81,18 @@ def shard_statement(statement: str, schema: str, routes: Routes) -> ShardStateme
     if not any(route.merges for route in routes.routes):
         return None
     try:
-        text = opened(statement)
-        known = classify(text, schema)
-        if isinstance(known, Refused):
+        text = open_comments(statement)
+        classified = classify(text, schema)
+        if isinstance(classified, Refused):
             return None
-        shard = next(filter(routes.merges, [*known.tables, *([known.like.table] if known.like else [])]), None)
+        like = classified.like.table if classified.like else None
+        shard = next(filter(routes.merges, [*classified.tables, *([like] if like else [])]), None)
         if shard is None:
             return None
         target = routes.target(shard)
-        if never := _never(known, routes):
-            return ShardStatement(shard, target, text, known.classes, never=never)
-        routed = routed_statement(text, known, schema, routes, tidb=False)
+        if why_never := _why_never(classified, routes):
+            return ShardStatement(shard, target, text, classified.classes, why_never=why_never)
+        routed = routed_statement(text, classified, schema, routes, tidb=False)
         after = classify(routed.text, routed.schema, is_certain=True)
     except (RoutingError, UnreadableError):
         return None
@@ -100,30 +101,30 @@ def shard_statement(statement: str, schema: str, routes: Routes) -> ShardStateme
     return ShardStatement(
         shard,
         target,
-        _said(routed.text, after),
-        known.classes,
-        like=known.like.table if known.like and routes.merges(known.like.table) else None,
+        _text_without_name(routed.text, after),
+        classified.classes,
+        like=like if like and routes.merges(like) else None,
         runs_first=bool(items) and all(map(_is_additive, items)),
-        is_confirmed=_CONFIRMED.issuperset(known.classes) and all(map(_leaves_rows, items)),
+        is_confirmed=_CONFIRMED.issuperset(classified.classes) and all(map(_leaves_rows, items)),
     )
 
 
-def _never(known: Classified, routes: Routes) -> str:
-    if known.like and routes.merges(known.like.table):
-        copies = [name for name in known.tables if routes.target(name) != routes.target(known.like.table)]
+def _why_never(classified: Classified, routes: Routes) -> str:
+    if classified.like and routes.merges(classified.like.table):
+        copies = [name for name in classified.tables if routes.target(name) != routes.target(classified.like.table)]
         if copies:
-            return f"it copies {known.like.table}, of which the target only has the table of all its shards"
-    is_alone = known.kind in _KINDS and len(known.tables) == 1
-    if is_alone and not _OF_ALL_SHARDS & set(known.classes):
+            return f"it copies {classified.like.table}, of which the target only has the table of all its shards"
+    is_alone = classified.kind in _KINDS and len(classified.tables) == 1
+    if is_alone and not _OF_ALL_SHARDS & set(classified.classes):
         return ""
     return "it is about one shard, and the target has the rows of all shards in one table"
 
 
-def _said(text: str, known: Classified) -> str:
+def _text_without_name(text: str, classified: Classified) -> str:
     """Gives the words of a statement without the name of its table."""
-    start, end = known.touched[0].span
-    found = [token for token in tokens(text) if token.text != ";" and not start <= token.span[0] < end]
-    return " ".join(token.word or token.text for token in found)
+    start, end = classified.touched[0].span
+    tokens = [token for token in read_tokens(text) if token.text != ";" and not start <= token.span[0] < end]
+    return " ".join(token.word or token.text for token in tokens)
 
 
 # --- single actions
@@ -150,11 +151,11 @@ def _is_plain_column(definition: Sequence[Token]) -> bool:
     """Tells whether a new column holds NULL or a constant in the rows that do not name it."""
     kind = at(definition, 1).word
     behind = definition[closing(definition, 2) + 1 if at(definition, 2).text == "(" else 2 :]
-    said = "".join(f"{_MARKS.get(token.kind) or token.word or token.text} " for token in behind)
-    attributes = _ATTRIBUTE.findall(said)
-    if kind in _NOT_A_TYPE or "".join(f"{one} " for one in attributes) != said:
+    text = "".join(f"{_MARKS.get(token.kind) or token.word or token.text} " for token in behind)
+    attributes = _ATTRIBUTE.findall(text)
+    if kind in _NOT_A_TYPE or "".join(f"{attribute} " for attribute in attributes) != text:
         return False
-    has_default = any(one.startswith("DEFAULT ") and one != "DEFAULT NULL" for one in attributes)
+    has_default = any(attribute.startswith("DEFAULT ") and attribute != "DEFAULT NULL" for attribute in attributes)
     if "NOT NULL" in attributes:
         return has_default
     return kind != "TIMESTAMP" or has_default or not {"NULL", "DEFAULT NULL"}.isdisjoint(attributes)
@@ -191,11 +192,11 @@ def compared(change: ShardStatement, *, is_equal: bool) -> Ruling:
     )
 
 
-def misread(change: ShardStatement, what: str) -> str:
-    """Says why a statement is held that is not to be approved.  what: as of `misread_values`."""
+def misread(change: ShardStatement, misreading: str) -> str:
+    """Says why a statement is held that is not to be approved.  misreading: as of `misread_values`."""
     return (
-        f"{change.shard} is merged with other shards, and {what}, in silence; where no such row comes before all shards"
-        " are alike, replace it by what the merged table needs, maybe by itself"
+        f"{change.shard} is merged with other shards, and {misreading}, in silence; where no such row comes before all"
+        " shards are alike, replace it by what the merged table needs, maybe by itself"
     )
 
 
@@ -210,27 +211,27 @@ def kept_rows(change: ShardStatement, left_out: str) -> str:
 def ruling(change: ShardStatement, past: Iterable[tuple[ShardStatement, bool]]) -> Ruling:
     """Rules on the next schema change.  past: those before, in order, each with whether it ran; of a table that was
     made anew only what came since."""
-    if change.never:
-        return Ruling(ShardVerdict.HOLD, f"{change.never}; skip it, or replace it by what the merged table needs")
+    if change.why_never:
+        return Ruling(ShardVerdict.HOLD, f"{change.why_never}; skip it, or replace it by what the merged table needs")
     equal: list[tuple[ShardStatement, bool]] = []
-    for one, did_run in past:
-        if one.target == change.target and one.makes and did_run:
+    for earlier, did_run in past:
+        if earlier.target == change.target and earlier.makes and did_run:
             equal = []
-        if (one.target, one.text) == (change.target, change.text) and not one.never:
-            equal.append((one, did_run))
-    ran = [one.shard for one, did_run in equal if did_run]
+        if (earlier.target, earlier.text) == (change.target, change.text) and not earlier.why_never:
+            equal.append((earlier, did_run))
+    shards_run = [earlier.shard for earlier, did_run in equal if did_run]
     if change.makes and change.like is not None:
         return Ruling(ShardVerdict.CONFIRM, f"confirmed, as {change.like} was merged")
-    is_new = all(one.shard != change.shard for one, _ in equal)
-    if ran and (change.makes or (change.is_confirmed and is_new)):
-        return Ruling(ShardVerdict.CONFIRM, f"confirmed, as run for {ran[-1]}")
+    is_new = all(earlier.shard != change.shard for earlier, _ in equal)
+    if shards_run and (change.makes or (change.is_confirmed and is_new)):
+        return Ruling(ShardVerdict.CONFIRM, f"confirmed, as run for {shards_run[-1]}")
     if change.makes:
         return Ruling(ShardVerdict.COMPARE)
     return Ruling(ShardVerdict.RUN) if change.runs_first else Ruling(ShardVerdict.HOLD, _why_held(change))
 
 
 def _why_held(change: ShardStatement) -> str:
-    names = ", ".join(one.value for one in change.classes)
+    names = ", ".join(change_class.value for change_class in change.classes)
     if C.DROP_COLUMN in change.classes:
         return (
             f"{change.shard} is merged with other shards, whose rows may still need what it takes away ({names});"

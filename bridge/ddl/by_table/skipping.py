@@ -19,7 +19,7 @@ from bridge.ddl.clauses import (
     column_names_in,
     statement_parts,
 )
-from bridge.ddl.lexer import Token, tokens
+from bridge.ddl.lexer import Token, read_tokens
 from bridge.ddl.parser import Classified, Swap
 from bridge.ddl.rule import former_name
 from bridge.model import TableName
@@ -46,22 +46,22 @@ def misread_values(
     for item in statement_parts(text, classified, tidb=False).items:
         if item.change in ADDS_COLUMN and item.definition:
             name = (item.definition[0].name or "") if makes else former_name(item)
-            there = definition_of(classified.tables[0], name)
-            if there is None:
+            definition = definition_of(classified.tables[0], name)
+            if definition is None:
                 continue
-            types = list(item.definition[1:]), tokens(there)
+            types = list(item.definition[1:]), read_tokens(definition)
             rows, column = types if makes or is_left_out else reversed(types)
-            whose = "rows behind it" if is_left_out else "rows of a shard"
+            rows_in_words = "rows behind it" if is_left_out else "rows of a shard"
             if not _keep_numbers(rows, column):
                 return (
-                    f"{whose} that have other members of {name} may come with their numbers (from all senders but"
-                    " Debezium), which would become other values"
+                    f"{rows_in_words} that have other members of {name} may come with their numbers (from all senders"
+                    " but Debezium), which would become other values"
                 )
-            from_utc, to_utc = (at(definition, 0).word == "TIMESTAMP" for definition in (rows, column))
+            from_utc, to_utc = (at(operand, 0).word == "TIMESTAMP" for operand in (rows, column))
             if from_utc and not (to_utc or is_utc):
-                return f"{whose} where {name} is a TIMESTAMP come in UTC, and would be written so"
+                return f"{rows_in_words} where {name} is a TIMESTAMP come in UTC, and would be written so"
             if to_utc and not (from_utc or is_utc):
-                return f"{whose} where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
+                return f"{rows_in_words} where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
     return ""
 
 
@@ -69,8 +69,8 @@ def _keep_numbers(rows: list[Token], column: list[Token]) -> bool:
     """Tells whether all numbers of members mean the same in a column as in the rows."""
     if at(column, 0).word not in _OF_MEMBERS:
         return True  # numbers are refused there, or stay numbers
-    mine, known = _members(rows), _members(column)
-    return at(rows, 0).word == at(column, 0).word and mine == known[: len(mine)]
+    row_members, column_members = _members(rows), _members(column)
+    return at(rows, 0).word == at(column, 0).word and row_members == column_members[: len(row_members)]
 
 
 def _members(definition: list[Token]) -> list[str]:
@@ -94,13 +94,13 @@ def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf
 
     text: with the names of the target.  is_utc: whether sessions of the upstream are in UTC.
     """
-    if what := moved_without(classified):
-        return what
+    if reason := moved_without(classified):
+        return reason
     if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
-        given = sorted(column_names_in(text, classified).given)
-        there = next((name for name in given if definition_of(classified.tables[0], name) is not None), "")
-        if there:
-            return f"the target has {there} already, where rows may hold another value"
+        names = sorted(column_names_in(text, classified).given)
+        existing = next((name for name in names if definition_of(classified.tables[0], name) is not None), "")
+        if existing:
+            return f"the target has {existing} already, where rows may hold another value"
     return misread_values(text, classified, definition_of, is_utc=is_utc, is_left_out=True)
 
 
@@ -117,8 +117,8 @@ def moved_without(classified: Classified) -> str:
 def wrong_without_unclear(classified: Classified) -> str:
     """Says which rows may be wrong in silence if a statement were left out of which the databases of some names are not
     known, so that no column can be looked up; "" without any."""
-    if what := moved_without(classified):
-        return what
+    if reason := moved_without(classified):
+        return reason
     return "values of rows behind it may be read as others" if C.MODIFY_COLUMN in classified.classes else ""
 
 
@@ -136,9 +136,9 @@ def removed_names(text: str, classified: Classified, earlier_text: str, earlier:
     return frozenset(column_names_in(earlier_text, earlier).freed & column_names_in(text, classified).given)
 
 
-def _may_share(some: Sequence[TableName], others: Sequence[TableName]) -> bool:
+def _may_share(tables: Sequence[TableName], others: Sequence[TableName]) -> bool:
     """Tells whether one table may be among both.  A name without a database may mean that table of any."""
-    pairs = product({name.folded for name in some}, {name.folded for name in others})
+    pairs = product({name.folded for name in tables}, {name.folded for name in others})
     return any(a[1] == b[1] and (a[0] == b[0] or "" in {a[0], b[0]}) for a, b in pairs)
 
 
@@ -162,8 +162,8 @@ def dropped_key(text: str, classified: Classified, keys_of: KeysOf) -> str:
         return ""
     keys = keys_of(classified.tables[0])
     parts = statement_parts(text, classified, tidb=False)
-    gone = next(iter(_gone(parts, keys)), None)
-    return "" if gone is None else f"the target still has the {_words(gone, keys[gone])}, which the upstream drops"
+    key = next(iter(_lost_keys(parts, keys)), None)
+    return "" if key is None else f"the target still has the {_key_text(key, keys[key])}, which the upstream drops"
 
 
 def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: DefinitionOf) -> str:
@@ -173,8 +173,8 @@ def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: 
     Besides `dropped_key` these are keys whose texts the upstream compares in another way from then on, and keys that it
     calls by another name, by which a later statement would drop them.  text: with the names of the target.
     """
-    if found := dropped_key(text, classified, keys_of):
-        return found
+    if reason := dropped_key(text, classified, keys_of):
+        return reason
     if classified.kind is not StatementKind.ALTER_TABLE or len(classified.tables) != 1:
         return ""
     table = classified.tables[0]
@@ -183,14 +183,16 @@ def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: 
     for item in parts.items:
         if item.change is C.RENAME_INDEX and (item.name or "").lower() in keys:
             name = (item.name or "").lower()
-            return f"the target's {_words(name, keys[name])} has another name upstream then, by which it may be dropped"
+            key = _key_text(name, keys[name])
+            return f"the target's {key} has another name upstream then, by which it may be dropped"
         for name, columns in keys.items():
             if any(_compares_anew(item, column, table, definition_of) for column in columns):
-                return f"the upstream compares the texts of the {_words(name, columns)} in another way than the target"
+                key = _key_text(name, columns)
+                return f"the upstream compares the texts of the {key} in another way than the target"
     return ""
 
 
-def _gone(parts: StatementParts, keys: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
+def _lost_keys(parts: StatementParts, keys: Mapping[str, tuple[str, ...]]) -> Iterator[str]:
     """Gives the keys of the target that the statement takes away, or makes anew of other columns."""
     adding = [item for item in parts.items if item.change in ADDS_KEY]
     added = {_PRIMARY if i.change is C.ADD_PRIMARY_KEY else (i.name or "").lower(): _columns(i) for i in adding}
@@ -224,14 +226,14 @@ def _compares_anew(item: Item, column: str, table: TableName, definition_of: Def
     is_column = item.change is C.MODIFY_COLUMN and words[0] != "RENAME" and former_name(item).lower() == column
     if not (is_table or is_column) or _COMPARES.isdisjoint(words):
         return False
-    there = (definition_of(table, column) or "").lower()
-    if there.partition("(")[0].partition(" ")[0].upper() not in _TEXTS:
+    definition = (definition_of(table, column) or "").lower()
+    if definition.partition("(")[0].partition(" ")[0].upper() not in _TEXTS:
         return False
     behind = words.index("COLLATE") + 1 if "COLLATE" in words else len(words)
     collation = at(item.tokens, behind + (at(item.tokens, behind).text == "=")).word
-    return not collation or f"collate {collation.lower()}" not in there
+    return not collation or f"collate {collation.lower()}" not in definition
 
 
-def _words(name: str, columns: tuple[str, ...]) -> str:
-    which = "primary key" if name == _PRIMARY else f"unique key {name}"
-    return f"{which} ({', '.join(column or 'an expression' for column in columns)})"
+def _key_text(name: str, columns: tuple[str, ...]) -> str:
+    kind = "primary key" if name == _PRIMARY else f"unique key {name}"
+    return f"{kind} ({', '.join(column or 'an expression' for column in columns)})"

@@ -24,13 +24,13 @@ _AS_BYTES: Final = "the source compares bytes, with blanks at the end (ddl.sourc
 
 def names(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces collations that the target does not know by the nearest ones that it knows."""
-    for i, token in enumerate(statement.tokens):
-        if token.word == "COLLATE":
-            named = at(statement.tokens, value_at(statement.tokens, i))
-            name = _plain(named)
-            chosen = _on_target(site, name)
-            if chosen != name:
-                yield Edit(*named.span, chosen, f"the target has no collation {name}")
+    for i, word in enumerate(statement.tokens):
+        if word.word == "COLLATE":
+            token = at(statement.tokens, value_at(statement.tokens, i))
+            name = _plain(token)
+            collation = _on_target(site, name)
+            if collation != name:
+                yield Edit(*token.span, collation, f"the target has no collation {name}")
 
 
 def charsets(statement: StatementParts, site: Site) -> Iterator[Edit]:
@@ -41,15 +41,15 @@ def charsets(statement: StatementParts, site: Site) -> Iterator[Edit]:
     if refuses_bytes and any(statement.in_columns("BYTE")):
         raise UnsupportedError(_TEXTS)
     for scope in _scopes(statement):
-        for named in _charset_names(scope):
-            name, chosen = _plain(named), site.collations.charset_on(site.target.collations, _plain(named))
+        for token in _charset_names(scope):
+            name, charset = _plain(token), site.collations.charset_on(site.target.collations, _plain(token))
             if refuses_bytes and name == "binary":
                 raise UnsupportedError(_TEXTS)
             if name not in site.target.collations.defaults and name not in {"default", "binary"}:
-                yield Edit(*named.span, "utf8mb4", f"the target has no character set {name}")
-            elif chosen != name:
+                yield Edit(*token.span, "utf8mb4", f"the target has no character set {name}")
+            elif charset != name:
                 why = _AS_BYTES if site.collations.source.compares_bytes and name != "latin1" else _LATIN1
-                yield Edit(*named.span, chosen, why)
+                yield Edit(*token.span, charset, why)
 
 
 def short_forms(statement: StatementParts, site: Site) -> Iterator[Edit]:
@@ -76,8 +76,8 @@ def _short_form(column: Sequence[Token], i: int, token: Token, site: Site) -> It
         collation = _on_target(site, "latin1_bin")
         yield Edit(*token.span, f"CHARACTER SET {collation.partition('_')[0]} COLLATE {collation}", "it means latin1")
     elif token.word == "BINARY" and site.collations.source.compares_bytes and is_attribute:
-        named = next((_plain(name) for name in _charset_names(column[1:])), "")
-        collation = f"COLLATE {_on_target(site, f'{named}_bin')}" if named else ""
+        charset = next((_plain(name) for name in _charset_names(column[1:])), "")
+        collation = f"COLLATE {_on_target(site, f'{charset}_bin')}" if charset else ""
         yield Edit(*token.span, collation, _AS_BYTES)
 
 
@@ -85,12 +85,12 @@ def defaults(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Writes out the source's default collation behind a character set without one; the target's default may differ."""
     for scope in _scopes(statement):
         words = set(outer_words(scope))
-        for named in _charset_names(scope):
+        for token in _charset_names(scope):
             if words & {"COLLATE", "BINARY"}:
                 continue
-            collation = _default_of(site, _plain(named))
+            collation = _default_of(site, _plain(token))
             if collation:
-                yield Edit(named.span[1], named.span[1], f" COLLATE {collation}", _why(site))
+                yield Edit(token.span[1], token.span[1], f" COLLATE {collation}", _why(site))
 
 
 def databases(statement: StatementParts, site: Site) -> Iterator[Edit]:
@@ -124,7 +124,7 @@ def tables(statement: StatementParts, site: Site) -> Iterator[Edit]:
 def introducers(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes the introducer of `_utf8mb4'x'` where servers accept only a plain string, or where the target does not
     know the character set.  The connection uses utf8mb4 anyway."""
-    known = {f"_{charset}" for charset in site.target.collations.defaults} | {"_binary"}
+    of_target = {f"_{charset}" for charset in site.target.collations.defaults} | {"_binary"}
     for i, token in enumerate(statement.tokens):
         following = at(statement.tokens, i + 1)
         if not token.word.startswith("_") or following.kind != "string":
@@ -135,20 +135,20 @@ def introducers(statement: StatementParts, site: Site) -> Iterator[Edit]:
                 f"the text {token.text}{following.text[:40]} holds bytes of another character set, which the message"
                 " has turned into characters"
             )
-        if _takes_plain_string(statement.tokens, i) or (charset not in known and following.text.isascii()):
+        if _takes_plain_string(statement.tokens, i) or (charset not in of_target and following.text.isascii()):
             yield Edit(*token.span, "", "a plain string: the connection uses utf8mb4")
 
 
-def _takes_plain_string(found: Sequence[Token], i: int) -> bool:
-    before = at(found, i - 1)
+def _takes_plain_string(tokens: Sequence[Token], i: int) -> bool:
+    before = at(tokens, i - 1)
     if before.text == "=":
-        before = at(found, i - 2)
+        before = at(tokens, i - 2)
     if before.word == "COMMENT":
         return True
     opening = i - 1
-    while at(found, opening).text == "," or at(found, opening).kind == "string" or at(found, opening).word[:1] == "_":
+    while (token := at(tokens, opening)).text == "," or token.kind == "string" or token.word[:1] == "_":
         opening -= 1
-    return at(found, opening).text == "(" and at(found, opening - 1).word in {"ENUM", "SET"}
+    return at(tokens, opening).text == "(" and at(tokens, opening - 1).word in {"ENUM", "SET"}
 
 
 def _scopes(statement: StatementParts) -> Iterator[Sequence[Token]]:
@@ -176,26 +176,26 @@ def _on_target(site: Site, name: str) -> str:
         )
     if name in {"default", "binary"}:
         return name
-    chosen = site.collations.on(site.target.collations, name)
-    if chosen is None and site.collations.source.compares_bytes:
+    collation = site.collations.on(site.target.collations, name)
+    if collation is None and site.collations.source.compares_bytes:
         raise UnsupportedError(
             f"the source compares the bytes of {name}, with blanks at the end, and the target has no collation that"
             f' does: if no two keys differ in blanks at the end only, set {name} = "{name.partition("_")[0]}_bin" in'
             " [ddl.collations]"
         )
-    if chosen is None:
+    if collation is None:
         raise UnsupportedError(f"the target has no collation like {name}; map it to one in [ddl.collations]")
-    return chosen
+    return collation
 
 
 def _default_of(site: Site, charset: str) -> str | None:
     """Gives the collation to add to a character set; None when the target's own default is right."""
-    wanted = site.collations.source.by_charset.get(charset)
-    if wanted is None or charset == "default":
+    collation = site.collations.source.by_charset.get(charset)
+    if collation is None or charset == "default":
         return None
-    on_target = _on_target(site, wanted)
-    known = site.target.collations
-    return None if on_target == known.defaults.get(site.collations.charset_on(known, charset)) else on_target
+    on_target = _on_target(site, collation)
+    collations = site.target.collations
+    return None if on_target == collations.defaults.get(site.collations.charset_on(collations, charset)) else on_target
 
 
 def _why(site: Site) -> str:

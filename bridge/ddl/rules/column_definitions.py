@@ -45,16 +45,16 @@ def generated_null(statement: StatementParts, site: Site) -> Iterator[Edit]:
 
 def json_arrows(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Replaces column->path and column->>path by functions."""
-    found = statement.tokens
-    for i, token in enumerate(found):
-        if token.kind == "arrow" and at(found, i - 1).name is not None and at(found, i + 1).kind == "string":
+    tokens = statement.tokens
+    for i, token in enumerate(tokens):
+        if token.kind == "arrow" and at(tokens, i - 1).name is not None and at(tokens, i + 1).kind == "string":
             start = i - 1
-            while at(found, start - 1).text == "." and at(found, start - 2).name is not None:
+            while at(tokens, start - 1).text == "." and at(tokens, start - 2).name is not None:
                 start -= 2
-            column = statement.text[found[start].span[0] : found[i - 1].span[1]]
-            call = f"JSON_EXTRACT({column}, {found[i + 1].text})"
+            column = statement.text[tokens[start].span[0] : tokens[i - 1].span[1]]
+            call = f"JSON_EXTRACT({column}, {tokens[i + 1].text})"
             text = call if token.text == "->" else f"JSON_UNQUOTE({call})"
-            yield Edit(found[start].span[0], found[i + 1].span[1], text, f"the target has no operator {token.text}")
+            yield Edit(tokens[start].span[0], tokens[i + 1].span[1], text, f"the target has no operator {token.text}")
 
 
 def json_nulls(statement: StatementParts, site: Site) -> Iterator[Edit]:

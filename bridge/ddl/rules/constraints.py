@@ -101,11 +101,11 @@ def foreign_indexes(statement: StatementParts, site: Site) -> Iterator[Edit]:
     for item in statement.items:
         if item.change is not C.ADD_INDEX:
             continue
-        words, thing = {token.word for token in item.definition[:2]}, OmittedObject("index", item.name or "")
+        words, omission = {token.word for token in item.definition[:2]}, OmittedObject("index", item.name or "")
         if words & {"VECTOR", "COLUMNAR", "HYBRID"} and not site.target.has(Feature.TIDB_SYNTAX):
-            yield remove(item.tokens, "the target has no such index", thing)
+            yield remove(item.tokens, "the target has no such index", omission)
         elif _has_expression(item) and not site.target.has(Feature.EXPRESSION_INDEX):
-            yield remove(item.tokens, "the target has no index on an expression", thing)
+            yield remove(item.tokens, "the target has no index on an expression", omission)
 
 
 def _has_expression(item: Item) -> bool:
@@ -126,5 +126,5 @@ def unmade_indexes(statement: StatementParts, site: Site) -> Iterator[Edit]:
     for item in (item for item in statement.items if item.change in about_index and item.name):
         if site.around.lacks(statement.classified.tables[0], OmittedObject("index", item.name or "")):
             renamed = at(item.tokens, 4).name if item.change is C.RENAME_INDEX else None
-            thing = OmittedObject("index", renamed) if renamed else None
-            yield remove(item.tokens, "the target never got this index", thing)
+            omission = OmittedObject("index", renamed) if renamed else None
+            yield remove(item.tokens, "the target never got this index", omission)

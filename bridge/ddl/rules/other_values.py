@@ -129,24 +129,26 @@ def refuse_other_values(statement: StatementParts, site: Site) -> None:
         )
     table = statement.classified.tables[0]
     for column in chain.from_iterable(map(columns_if_not_there, actions)):
-        there = site.around.column_definition(table, column[0].name or "") if site.is_of_debezium else None
+        definition = site.around.column_definition(table, column[0].name or "") if site.is_of_debezium else None
         words = set(outer_words(column))
-        if there and (words & {"FIRST", "AFTER"} or _told(there) != _told(_text_from(statement, column[1:]))):
+        read_anew = _debezium_reads(_text_from(statement, column[1:]))
+        if definition and (words & {"FIRST", "AFTER"} or _debezium_reads(definition) != read_anew):
             raise UnsupportedError(
                 f"{column[0].text} was there upstream, and Debezium's connector takes it to be as this statement says:"
                 f" rows behind it may have NULL, or the values of each other's columns; {_ANEW}"
             )
     for look in (_values_of_their_own, _implicit_moment, _other_conversion, _other_default):
         for item in statement.items:
-            found = look(item, statement, site)
-            if found and site.around.has_rows(table, found.where):
-                raise UnsupportedError(found.why)
+            other_values = look(item, statement, site)
+            if other_values and site.around.has_rows(table, other_values.where):
+                raise UnsupportedError(other_values.why)
 
 
 def _values_of_their_own(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
     """Finds a column for which each server makes up the values: it numbers rows in the order in which it keeps them,
     asks a function, or takes a moment that is not told."""
-    word = (_made_up(item.definition) or _untold_moment(item.definition, site)) if item.change in ADDS_COLUMN else ""
+    column = item.definition if item.change in ADDS_COLUMN else ()
+    word = _generator_word(column) or _moment_word(column, site)
     where = _rows_it_fills(item, statement, site) if word else ""
     if not where:
         return None
@@ -179,10 +181,10 @@ def _other_default(item: Item, statement: StatementParts, site: Site) -> _OtherV
         return None
     column, kind = item.definition, _text_from(statement, item.definition[1:])
     values = [_text_from(statement, column[i + 1 :]) for i, token in outer(column) if token.word == "DEFAULT"]
-    some = [one for one in _DEFAULTS if _is_apart(one.flavour, site) and one.kind.match(kind)]
+    defaults = [default for default in _DEFAULTS if _is_apart(default.flavour, site) and default.kind.match(kind)]
     from_mariadb = site.source == Flavour.MARIADB and _is_apart(Flavour.MARIADB, site)
     is_empty_text = from_mariadb and takes_no_null(item)  # which is no JSON
-    if not is_empty_text and not any(one.value.match(value) for one in some for value in values):
+    if not is_empty_text and not any(default.value.match(value) for default in defaults for value in values):
         return None
     return _OtherValues(
         "TRUE",
@@ -204,12 +206,12 @@ def takes_no_null(item: Item) -> bool:
 def _other_conversion(item: Item, statement: StatementParts, site: Site) -> _OtherValues | None:
     """Finds a change of a column's type between unlike servers that may make other values of what rows hold."""
     column, becomes = item.definition, _text_from(statement, item.definition[1:])
-    if item.change is not C.MODIFY_COLUMN or not column or not any(_is_apart(one, site) for one in Flavour):
+    if item.change is not C.MODIFY_COLUMN or not column or not any(_is_apart(flavour, site) for flavour in Flavour):
         return None
-    was = former_definition(item, statement, site)
-    if not was or _type(was) == _type(becomes):
+    former = former_definition(item, statement, site)
+    if not former or _type(former) == _type(becomes):
         return None
-    before, after = _kind(was), _kind(becomes)
+    before, after = _kind(former), _kind(becomes)
     where = "{0} IS NOT NULL"
     if before == after and after in {"time", "moment"}:
         where = _shortened(after, becomes, site)
@@ -249,17 +251,17 @@ def _is_apart(flavour: Flavour, site: Site) -> bool:
     return (flavour is source) != (flavour is site.target.flavour)
 
 
-def _text_from(statement: StatementParts, found: Sequence[Token]) -> str:
-    return statement.text[slice(*span_of(found))] if found else ""
+def _text_from(statement: StatementParts, tokens: Sequence[Token]) -> str:
+    return statement.text[slice(*span_of(tokens))] if tokens else ""
 
 
 def _type(definition: str) -> str:
     """Gives the type with its length, as in double(9,2)."""
-    found = re.match(r"\w+(?:\s*\([^)]*\))?", definition)
-    return "".join(found[0].lower().split()) if found else ""
+    match = re.match(r"\w+(?:\s*\([^)]*\))?", definition)
+    return "".join(match[0].lower().split()) if match else ""
 
 
-def _told(definition: str) -> tuple[str, bool, bool, str]:
+def _debezium_reads(definition: str) -> tuple[str, bool, bool, str]:
     """Gives what Debezium takes from the definition of a column: its type, whether it is UNSIGNED, whether it is NOT
     NULL, and its character set."""
     text = re.sub(r"int(?:eger)?(?:\s*\(\d+\))?", "int", re.sub(r"\bbool(?:ean)?\b", "tinyint", definition.lower()))
@@ -274,14 +276,14 @@ def _rows_it_fills(item: Item, statement: StatementParts, site: Site) -> str:
     no message tells."""
     if item.change is C.ADD_COLUMN:
         return "TRUE"
-    was = former_definition(item, statement, site)
-    if not was or "AUTO_INCREMENT" in was or not any(token.word in _COUNTING for token in item.definition[1:]):
+    former = former_definition(item, statement, site)
+    if not former or "AUTO_INCREMENT" in former or not any(token.word in _COUNTING for token in item.definition[1:]):
         return ""
     column = quote_name(former_name(item))
     return f"{column} IS NULL OR {column} = 0"
 
 
-def _made_up(column: Sequence[Token]) -> str:
+def _generator_word(column: Sequence[Token]) -> str:
     """Gives the word that makes a server choose the values of a column, "" when none does."""
     for i, token in enumerate(column):
         is_called = at(column, i + 1).text == "(" or token.word == "CURRENT_USER"
@@ -292,7 +294,7 @@ def _made_up(column: Sequence[Token]) -> str:
     return ""
 
 
-def _untold_moment(column: Sequence[Token], site: Site) -> str:
+def _moment_word(column: Sequence[Token], site: Site) -> str:
     """Gives the word by which a column gets the moment at which its statement began, where no message tells that: a
     binlog has its second, and Debezium's connector for MySQL 8 tells when the statement had ended."""
     for i, token in enumerate(() if site.is_from_tidb else column):

@@ -53,36 +53,36 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit]:
 
 def _left_out(statement: StatementParts, site: Site) -> Iterator[tuple[Sequence[str], str]]:
     """Gives the names of options that are left out, and why."""
-    target, known = site.target, statement.classified
-    if known.kind in {StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}:
+    target, classified = site.target, statement.classified
+    if classified.kind in {StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION}:
         yield HINTS, HOW
-    told = {
+    values = {
         (token.word, at(scope, value_at(scope, i)).text.strip("'\"").upper())
         for scope in option_scopes(statement)
         for i, token in enumerate(scope)
     }
     yield ["TABLESPACE", "AUTOEXTEND_SIZE"], _FILES
-    if ("START", "TRANSACTION") in told:  # with which MySQL logs CREATE TABLE ... SELECT (8.0.21)
+    if ("START", "TRANSACTION") in values:  # with which MySQL logs CREATE TABLE ... SELECT (8.0.21)
         yield ["START"], "the rows come as row changes"
     if not target.has(Feature.MARIADB_SYNTAX):
         yield _OF_MARIADB, _WHY
-        if known.database:
+        if classified.database:
             yield ["COMMENT"], "the target has no comments of databases"
     if not target.has(Feature.MYSQL_SYNTAX):
         yield ["COMPRESSION"], _WHY
-    is_table = known.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
+    is_table = classified.kind in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE}
     knows_encryption = target.has(Feature.MYSQL_SYNTAX if is_table else Feature.DATABASE_ENCRYPTION)
-    if not knows_encryption or (("ENCRYPTION", "Y") in told and not target.encrypts):
+    if not knows_encryption or (("ENCRYPTION", "Y") in values and not target.encrypts):
         yield ["ENCRYPTION"], _FILES
     if not target.encrypts:
         yield ["ENCRYPTED", "ENCRYPTION_KEY_ID"], _FILES
     if target.has(Feature.TIDB_SYNTAX):
         return
     # What InnoDB refuses in its strict mode.
-    if any(name == "ROW_FORMAT" and value.startswith(_OTHER_FORMATS) for name, value in told):
+    if any(name == "ROW_FORMAT" and value.startswith(_OTHER_FORMATS) for name, value in values):
         yield ["ROW_FORMAT"], _INNODB
-    sizes = _BLOCKS if ("ROW_FORMAT", "COMPRESSED") in told else frozenset[str]()
-    if not {value for name, value in told if name == "KEY_BLOCK_SIZE"} <= sizes | {"0"}:  # 0 takes back what it had
+    sizes = _BLOCKS if ("ROW_FORMAT", "COMPRESSED") in values else frozenset[str]()
+    if not {value for name, value in values if name == "KEY_BLOCK_SIZE"} <= sizes | {"0"}:  # 0 takes back what it had
         yield ["KEY_BLOCK_SIZE"], _INNODB
 
 
@@ -103,51 +103,51 @@ _WAS_NOT_THERE: Final = "it did nothing upstream, by its IF EXISTS, as what it c
 def if_exists(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes IF EXISTS and IF NOT EXISTS where the target lacks them, and leaves out what did nothing upstream by
     them: the target has what the upstream had."""
-    found = statement.tokens
+    tokens = statement.tokens
     name = statement.classified.touched[0].span[0] if statement.classified.touched else 0
-    for i, token in outer(found):
-        end = i + 2 + (at(found, i + 1).word == "NOT")
-        if token.word != "IF" or at(found, end - 1).word != "EXISTS":
+    for i, token in outer(tokens):
+        end = i + 2 + (at(tokens, i + 1).word == "NOT")
+        if token.word != "IF" or at(tokens, end - 1).word != "EXISTS":
             continue
         item = next((item for item in statement.items if token in item.tokens), None)
         is_alter = statement.classified.kind in _ALTERS
         is_whole = token.span[0] < name and is_alter
         idle = [item] if item is not None and not is_whole else [*statement.lists[0]] if is_alter else []
-        is_not = found[i + 1].word == "NOT"
+        is_not = tokens[i + 1].word == "NOT"
         why = WAS_THERE if is_not else _WAS_NOT_THERE
-        things = [found[end:]] if item is None or is_whole or not idle else _things(item, found[end:])
+        objects = [tokens[end:]] if item is None or is_whole or not idle else _objects(item, tokens[end:])
         if statement.classified.kind is StatementKind.RENAME_TABLE:
-            things = [one.tokens for one in idle]
-        is_idle = [_exists(statement, item, one, site, is_whole=is_whole) is is_not for one in things if idle]
+            objects = [action.tokens for action in idle]
+        is_idle = [_exists(statement, item, object_, site, is_whole=is_whole) is is_not for object_ in objects if idle]
         if is_idle and all(is_idle):
-            yield from (remove(one.tokens, why) for one in idle)
+            yield from (remove(action.tokens, why) for action in idle)
             continue
         if any(is_idle):
-            yield from _without_idle(statement, things, is_idle, why)
+            yield from _without_idle(statement, objects, is_idle, why)
         if _lacks_if(statement, token, name, site):
-            yield remove(found[i:end], _WHY_IF)
+            yield remove(tokens[i:end], _WHY_IF)
 
 
 _ALTERS: Final = frozenset({StatementKind.ALTER_TABLE, StatementKind.EXCHANGE_PARTITION, StatementKind.RENAME_TABLE})
 
 
-def _things(item: Item, behind: Sequence[Token]) -> Sequence[Sequence[Token]]:
+def _objects(item: Item, behind: Sequence[Token]) -> Sequence[Sequence[Token]]:
     """Gives what follows an IF, apart for each name of a list of partitions, and each column in parentheses."""
-    mine = item.tokens[item.tokens.index(behind[0]) :]
+    tokens = item.tokens[item.tokens.index(behind[0]) :]
     if item.change is C.DROP_PARTITION:
-        return [(token,) for token in mine if token.text != ","]
-    is_list = item.change is C.ADD_COLUMN and mine[0].text == "("
-    return split_at_commas(mine[1:-1]) if is_list else [behind]
+        return [(token,) for token in tokens if token.text != ","]
+    is_list = item.change is C.ADD_COLUMN and tokens[0].text == "("
+    return split_at_commas(tokens[1:-1]) if is_list else [behind]
 
 
 def _without_idle(
-    statement: StatementParts, things: Sequence[Sequence[Token]], is_idle: Sequence[bool], why: str
+    statement: StatementParts, objects: Sequence[Sequence[Token]], is_idle: Sequence[bool], why: str
 ) -> Iterator[Edit]:
-    """Removes things of a list that do nothing; one of them stays."""
+    """Removes objects of a list to which nothing happens; one of them stays."""
     items = {item.tokens: item for item in statement.items}
-    spans, first = [span_of(one) for one in things], is_idle.index(False)
+    spans, first = [span_of(object_) for object_ in objects], is_idle.index(False)
     for i, (start, end) in enumerate(spans):
-        if is_idle[i] and (item := items.get(tuple(things[i]))):
+        if is_idle[i] and (item := items.get(tuple(objects[i]))):
             yield remove(item.tokens, why)
         elif is_idle[i]:
             yield Edit(start, spans[i + 1][0], "", why) if i < first else Edit(spans[i - 1][1], end, "", why)
@@ -160,8 +160,8 @@ def _exists(
     table = statement.classified.tables[0]
     if is_whole:
         touched = statement.classified.touched
-        n = next(n for n, one in enumerate(touched) if one.span[0] >= behind[0].span[0])
-        is_made = touched[n].table.folded in {one.table.folded for one in touched[1:n:2]}  # by RENAME, just before
+        n = next(n for n, mention in enumerate(touched) if mention.span[0] >= behind[0].span[0])
+        is_made = touched[n].table.folded in {name.table.folded for name in touched[1:n:2]}  # by RENAME, just before
         return is_made or site.around.exists(touched[n].table, "table")
     kind = "" if item is None else _KIND_OF.get(item.change, "")
     names = [at(behind, 0).name]
@@ -171,8 +171,8 @@ def _exists(
         names = [token.name for before, token in pairwise(behind) if before.word == "PARTITION"]
     if not kind or not all(names) or site.around.exists(table, "table") is not True:
         return None
-    found = [site.around.exists(table, kind, name or "") for name in names]
-    return True if True in found else None if None in found else False
+    answers = [site.around.exists(table, kind, name or "") for name in names]
+    return True if True in answers else None if None in answers else False
 
 
 def _lacks_if(statement: StatementParts, token: Token, name: int, site: Site) -> bool:

@@ -27,8 +27,8 @@ from bridge.model import TableName, has_long_characters, quote_name
 def possible_names(statement: StatementParts, site: Site) -> None:
     """Refuses names with characters that only TiDB takes in a name.  Other servers refuse even questions about such
     tables, and MySQL makes a question mark of each in the name of a column, an index or a constraint."""
-    known = statement.classified
-    names = [known.database, *(part for name in known.tables for part in name)]
+    classified = statement.classified
+    names = [classified.database, *(part for name in classified.tables for part in name)]
     names += [token.name or "" for token in statement.tokens]
     name = next((name for name in names if has_long_characters(name)), None)
     if name is not None:
@@ -61,9 +61,9 @@ def global_temporary(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Leaves out global temporary tables: their rows belong to one session and are never replicated."""
     words = [token.word for token in statement.tokens[:3]]
     if words[1:3] == ["GLOBAL", "TEMPORARY"]:
-        thing = OmittedObject("table", str(statement.classified.tables[0]))
+        omission = OmittedObject("table", str(statement.classified.tables[0]))
         why = "the target has no global temporary tables; none of its rows is replicated"
-        yield remove(statement.tokens, why, thing)
+        yield remove(statement.tokens, why, omission)
 
 
 def dropped_unmade(statement: StatementParts, site: Site) -> Iterator[Edit]:
@@ -80,25 +80,25 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit]:
 
     Other systems of MySQL do not: behind IF EXISTS, their statement may have meant a table that was not there.
     """
-    known = statement.classified
+    classified = statement.classified
     if site.target.lower_case_table_names != 0:
         return
     renamed: dict[TableName, TableName] = {}
-    makes = known.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW}
-    for named in (*known.begins_from[makes:], *([known.like] if known.like else []), *known.referenced):
-        folded = TableName(named.table.schema, named.table.table.lower())
-        stored = renamed.get(folded) or site.around.stored_name(named.table)
-        if stored is not None and stored != named.table:
-            before = [token.word for token in statement.tokens if token.span[0] < named.span[0]]
+    makes = classified.kind in {StatementKind.CREATE_TABLE, StatementKind.CREATE_VIEW}
+    for mention in (*classified.begins_from[makes:], *classified.mentions[len(classified.touched) :]):
+        folded = TableName(mention.table.schema, mention.table.table.lower())
+        stored = renamed.get(folded) or site.around.stored_name(mention.table)
+        if stored is not None and stored != mention.table:
+            before = [token.word for token in statement.tokens if token.span[0] < mention.span[0]]
             if not site.is_from_tidb and ("IF", "EXISTS") in pairwise(before):
                 raise UnsupportedError(
-                    f"the target has no {named.table}, only {stored}, and the statement does not tell which of them the"
-                    " upstream meant: skip it if the upstream tells names apart by the case of their letters"
+                    f"the target has no {mention.table}, only {stored}, and the statement does not tell which of them"
+                    " the upstream meant: skip it if the upstream tells names apart by the case of their letters"
                     f" (lower_case_table_names = 0), otherwise replace it by one that names {stored}"
                 )
-            yield Edit(*named.span, quote_name(*stored), "the target tells names apart by the case of their letters")
-        if known.kind is StatementKind.RENAME_TABLE:  # one statement may rename a table that it has just named
-            new = known.tables[known.touched.index(named) + 1]
+            yield Edit(*mention.span, quote_name(*stored), "the target tells names apart by the case of their letters")
+        if classified.kind is StatementKind.RENAME_TABLE:  # one statement may rename a table that it has just named
+            new = classified.tables[classified.touched.index(mention) + 1]
             renamed[TableName(new.schema, new.table.lower())] = new
 
 
@@ -150,10 +150,10 @@ def hashed_partitions(statement: StatementParts, site: Site) -> None:
 
 def hints(statement: StatementParts, site: Site) -> Iterator[Edit]:
     """Removes ALGORITHM and LOCK of CREATE INDEX and DROP INDEX."""
-    found = statement.tokens
-    for i, token in outer(found if statement.classified.kind in _INDEXES else ()):
+    tokens = statement.tokens
+    for i, token in outer(tokens if statement.classified.kind in _INDEXES else ()):
         if token.word in HINTS:
-            yield remove(found[i : value_at(found, i) + 1], HOW)
+            yield remove(tokens[i : value_at(tokens, i) + 1], HOW)
 
 
 def engines(statement: StatementParts, site: Site) -> Iterator[Edit]:
@@ -161,7 +161,7 @@ def engines(statement: StatementParts, site: Site) -> Iterator[Edit]:
     for scopes, is_inner in ((option_scopes, False), (partition_scopes, True)):
         for scope in scopes(statement):
             for i, token, depth in with_depth(scope):
-                named = at(scope, value_at(scope, i))
-                is_other = named.kind != "end" and named.text.strip("'\"`").upper() != "INNODB"
+                engine = at(scope, value_at(scope, i))
+                is_other = engine.kind != "end" and engine.text.strip("'\"`").upper() != "INNODB"
                 if token.word == "ENGINE" and bool(depth) is is_inner and is_other:
-                    yield Edit(*named.span, "InnoDB", "only InnoDB tables can be written exactly once")
+                    yield Edit(*engine.span, "InnoDB", "only InnoDB tables can be written exactly once")

@@ -54,8 +54,8 @@ def columns(statement: StatementParts, site: Site) -> Iterator[Edit]:
                 end = closing(item.definition, value) if at(item.definition, value).text == "(" else value
                 yield remove(item.definition[i : end + 1], _WHY)
             elif item.change is C.ADD_INDEX and token.word == "WHERE":
-                thing = OmittedObject("index", item.name or "")
-                yield remove(item.tokens, "the target has no index on some rows only", thing)
+                omission = OmittedObject("index", item.name or "")
+                yield remove(item.tokens, "the target has no index on some rows only", omission)
 
 
 def _unique_over_partitions(item: Item) -> Iterator[Edit]:
@@ -67,8 +67,8 @@ def _unique_over_partitions(item: Item) -> Iterator[Edit]:
             " (GLOBAL): replace the statement by one without partitions, or with a key that holds their columns"
         )
     if any(token.word == "UNIQUE" for token in item.definition[:3]):
-        thing = OmittedObject("index", item.name or "")
-        yield remove(item.tokens, "the target has no unique index over all partitions", thing)
+        omission = OmittedObject("index", item.name or "")
+        yield remove(item.tokens, "the target has no unique index over all partitions", omission)
 
 
 def shard_indexes(statement: StatementParts, site: Site) -> Iterator[Edit]:
@@ -101,11 +101,11 @@ def options(statement: StatementParts, site: Site) -> Iterator[Edit]:
     yield from _of_partitions(statement)
     for scope in option_scopes(statement):
         if scope[0].word not in {*_ACTIONS, "SET"} or statement.classified.kind is StatementKind.CREATE_TABLE:
-            done = 0
+            behind_last = 0
             for i, _ in outer(scope):
-                if i >= done and (end := _option_end(scope, i)):
+                if i >= behind_last and (end := _option_end(scope, i)):
                     yield remove(scope[beginning(scope, i) : end], _WHY)
-                    done = end
+                    behind_last = end
         elif statement.classified.kind is StatementKind.ALTER_DATABASE:
             yield remove(statement.tokens, _WHY)
 

@@ -25,7 +25,7 @@ def local_times(statement: StatementParts, site: Site) -> None:
     sessions that write rows: the bridge writes in UTC."""
     if site.is_approved:
         return
-    if site.timezone is None and (why := what_is_local(statement, site)):
+    if site.timezone is None and (why := zone_dependence(statement, site)):
         raise UnsupportedError(
             f"{why} in the zone of the upstream's session, whose name the target does not know: give its tables of time"
             " zones to the target, or give the zone as an offset, like +08:00, with ddl.timezone, and start the bridge"
@@ -39,16 +39,16 @@ def local_times(statement: StatementParts, site: Site) -> None:
         )
 
 
-def what_is_local(statement: StatementParts, site: Site) -> str:
+def zone_dependence(statement: StatementParts, site: Site) -> str:
     """Tells what depends on the zone of the upstream's session, "" when nothing does."""
-    return next(_found(statement, site), "")
+    return next(_zone_dependences(statement, site), "")
 
 
-def _found(statement: StatementParts, site: Site) -> Iterator[str]:
-    found = statement.tokens
-    for i, token in enumerate(found):
-        moment = at(found, i + 2 + (at(found, i + 2).word in {"TIMESTAMP", "DATE"}))
-        if token.word == "UNIX_TIMESTAMP" and at(found, i + 1).text == "(" and _is_literal(moment):
+def _zone_dependences(statement: StatementParts, site: Site) -> Iterator[str]:
+    tokens = statement.tokens
+    for i, token in enumerate(tokens):
+        moment = at(tokens, i + 2 + (at(tokens, i + 2).word in {"TIMESTAMP", "DATE"}))
+        if token.word == "UNIX_TIMESTAMP" and at(tokens, i + 1).text == "(" and _is_literal(moment):
             yield f"UNIX_TIMESTAMP({moment.text}) is a local time"
     yield from (f"the generated column {name} keeps local times" for name in _generated(statement, site))
     for item in statement.items:
@@ -57,9 +57,9 @@ def _found(statement: StatementParts, site: Site) -> Iterator[str]:
         if value and _is_timestamp(column[0], statement, site) and _is_local("TIMESTAMP", value, statement, site):
             yield f"the default of {column[0].text} is a local time"
     if statement.classified.kind is StatementKind.ALTER_TABLE:
-        some = [why for item in statement.items if (why := _of_rows(item, statement, site))]
-        if some and site.around.has_rows(statement.classified.tables[0]):
-            yield from some
+        reasons = [why for item in statement.items if (why := _row_dependence(item, statement, site))]
+        if reasons and site.around.has_rows(statement.classified.tables[0]):
+            yield from reasons
 
 
 def _generated(statement: StatementParts, site: Site) -> Iterator[str]:
@@ -72,7 +72,7 @@ def _generated(statement: StatementParts, site: Site) -> Iterator[str]:
             yield column[0].text
 
 
-def _of_rows(item: Item, statement: StatementParts, site: Site) -> str:
+def _row_dependence(item: Item, statement: StatementParts, site: Site) -> str:
     """Tells which values of the rows that are there depend on the zone, "" when none do."""
     column = item.definition
     if not column:
@@ -80,24 +80,24 @@ def _of_rows(item: Item, statement: StatementParts, site: Site) -> str:
     if item.change is C.ADD_COLUMN and _is_local(at(column, 1).word, _default(column), statement, site):
         return f"the rows that are there get a local time in {column[0].text}"
     if item.change is C.MODIFY_COLUMN:
-        was = former_definition(item, statement, site)
-        if was and was.upper().startswith("TIMESTAMP") != (at(column, 1).word == "TIMESTAMP"):
+        former = former_definition(item, statement, site)
+        if former and former.upper().startswith("TIMESTAMP") != (at(column, 1).word == "TIMESTAMP"):
             return f"the values of {column[0].name} are read or written as local times"
     return ""
 
 
 def _is_local(kind: str, value: Sequence[Token], statement: StatementParts, site: Site) -> bool:
     """Tells whether what a column of this type gets depends on the zone."""
-    words, named = {token.word for token in value}, set(_named(value, statement, site))
+    words, uses = {token.word for token in value}, set(_column_uses(value, statement, site))
     if kind != "TIMESTAMP":
-        return not words.isdisjoint(_MOMENTS | _DAYS) or not named.isdisjoint({(True, False), (False, True)})
+        return not words.isdisjoint(_MOMENTS | _DAYS) or not uses.isdisjoint({(True, False), (False, True)})
     is_moment = any(_is_literal(token) and not _NO_MOMENT.issuperset(token.text.strip("'\"")) for token in value)
     return not words.isdisjoint(_DAYS | {"UTC_TIMESTAMP"}) or (
-        (is_moment or (False, False) in named) and words.isdisjoint(_MOMENTS)
+        (is_moment or (False, False) in uses) and words.isdisjoint(_MOMENTS)
     )
 
 
-def _named(value: Sequence[Token], statement: StatementParts, site: Site) -> Iterator[tuple[bool, bool]]:
+def _column_uses(value: Sequence[Token], statement: StatementParts, site: Site) -> Iterator[tuple[bool, bool]]:
     """Tells of each column in an expression in parentheses whether it is a TIMESTAMP, and whether its seconds since
     1970 are taken.  Where only NULL matters, it is left out."""
     for i, token in enumerate(value if len(value) > 1 else ()):
@@ -113,8 +113,8 @@ def _is_timestamp(column: Token, statement: StatementParts, site: Site) -> bool 
     own = {(item.definition[0].name or "").lower(): item.definition for item in statement.items if item.definition}
     if name in own:
         return at(own[name], 1).word == "TIMESTAMP"
-    was = site.around.column_definition(statement.classified.tables[0], name) if name else None
-    return None if was is None else was.upper().startswith("TIMESTAMP")
+    former = site.around.column_definition(statement.classified.tables[0], name) if name else None
+    return None if former is None else former.upper().startswith("TIMESTAMP")
 
 
 def _default(column: Sequence[Token]) -> Sequence[Token]:
@@ -161,15 +161,15 @@ def by_mode(statement: StatementParts, site: Site) -> None:
     """
     if site.is_approved:
         return
-    known, in_expressions = statement.classified, list(_of_expressions(statement))
+    classified, in_expressions = statement.classified, list(_of_expressions(statement))
     is_clear = site.is_from_tidb or site.is_shown
     if any(a.text == b.text == "|" and a.span[1] == b.span[0] for a, b in pairwise(statement.tokens)):
         raise UnsupportedError(f"|| joins texts or means OR, {_ANSI}")
-    is_view = known.kind is StatementKind.CREATE_VIEW
+    is_view = classified.kind is StatementKind.CREATE_VIEW
     own = {item.definition[0].name for item in statement.items if item.definition}
     for token in statement.tokens if is_view else in_expressions:
         name = token.text[1:-1] if token.text.startswith('"') else ""
-        is_column = name in own or (name and site.around.column_definition(known.tables[0], name) is not None)
+        is_column = name in own or (name and site.around.column_definition(classified.tables[0], name) is not None)
         if name and (is_view or is_column):
             raise UnsupportedError(f"{token.text} is a column or a text, {_ANSI}")
     for before, token in pairwise([END, *(token for token in statement.tokens if token.text != "=")]):

@@ -25,7 +25,7 @@ from bridge.ddl.by_table.shards import shard_statement
 from bridge.ddl.by_table.skipping import removed_names
 from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import span_of, statement_parts
-from bridge.ddl.lexer import Named
+from bridge.ddl.lexer import Mention
 from bridge.ddl.parser import Classified, Refused, Swap, Unclear, classify
 from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName, quote_name
@@ -200,8 +200,8 @@ def _removed(entry: JournalEntry, routes: Routes, text: str, classified: Classif
     came = classify(entry.statement, entry.schema)
     if isinstance(came, Unclear) and not entry.replacement:
         names = [source for name in classified.tables for source in routes.sources(name)]
-        upstream = replace(classified, touched=tuple(Named(name, (0, 0), is_qualified=True) for name in names))
-        return removed_names(text, upstream, entry.statement, came.known)
+        upstream = replace(classified, touched=tuple(Mention(name, (0, 0), is_qualified=True) for name in names))
+        return removed_names(text, upstream, entry.statement, came.classified)
     ran, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
     ran = entry.replacement or ran
     known = classify(ran, schema, is_certain=True)

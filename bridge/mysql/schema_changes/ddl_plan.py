@@ -158,17 +158,17 @@ class Planner:
         shard = shard_statement(change.text, change.schema, self._rules.routes)
         if shard is None:
             return ""
-        if shard.makes and not shard.never and definition(session, rewritten.classified.tables[0]) is None:
+        if shard.makes and not shard.why_never and definition(session, rewritten.classified.tables[0]) is None:
             return ""
         ruling = ruled(shard, self._journal.of_shards(session, self._rules.routes))
-        if ruling.verdict is not ShardVerdict.CONFIRM and not shard.never and rewritten.text:
+        if ruling.verdict is not ShardVerdict.CONFIRM and not shard.why_never and rewritten.text:
             columns = OnTarget(session, self._journal).column_definition
             is_utc = self._around.zone(session) in {UTC, "UTC"}
             if what := misread_values(rewritten.sql, rewritten.classified, columns, is_utc=is_utc):
                 raise self.hold(session, change, misread(shard, what), rewritten)  # values of others would be misread
         if ruling.verdict is ShardVerdict.COMPARE and not approved:
             ruling = compared(shard, is_equal=self._is_made(session, change, rewritten))
-        if ruling.verdict is ShardVerdict.HOLD and (shard.never or not approved):
+        if ruling.verdict is ShardVerdict.HOLD and (shard.why_never or not approved):
             raise self.hold(session, change, ruling.why, rewritten)
         if shard.makes and approved:
             return "confirmed by the operator"
@@ -283,13 +283,13 @@ class OnTarget(Surroundings):
     def __init__(self, session: Session, journal: Journal) -> None:
         self._session, self._journal = session, journal
 
-    def lacks(self, table: TableName, thing: OmittedObject) -> bool:
-        names = {one.name.lower() for one in self._journal.left_out(self._session) if one.kind == thing.kind}
-        if thing.name.lower() not in names and not ("" in names and _CHOSEN_BY_SERVER.fullmatch(thing.name)):
+    def lacks(self, table: TableName, omission: OmittedObject) -> bool:
+        names = {one.name.lower() for one in self._journal.left_out(self._session) if one.kind == omission.kind}
+        if omission.name.lower() not in names and not ("" in names and _CHOSEN_BY_SERVER.fullmatch(omission.name)):
             return False
-        if thing.kind == "table":
+        if omission.kind == "table":
             return definition(self._session, table) is None
-        return not self.exists(table, thing.kind, thing.name)
+        return not self.exists(table, omission.kind, omission.name)
 
     def stored_name(self, table: TableName) -> TableName | None:
         rows = self._session.rows(

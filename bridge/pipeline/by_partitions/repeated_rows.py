@@ -324,7 +324,7 @@ class RepeatedRows:
     def _rows_of(self, change: SchemaChange) -> Iterable[_RowsOf]:
         """Gives the names by which events call the rows of the tables that a schema change touches."""
         found = classified(change.text, change.schema)
-        known = found.known if isinstance(found, Refused) else found
+        known = found.classified if isinstance(found, Refused) else found
         if known is None:
             return
         if known.database and not self._routes.merges_database(known.database):

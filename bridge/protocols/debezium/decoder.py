@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, ClassVar, Final
 
-from bridge.ddl.by_table.routing import with_told_databases
+from bridge.ddl.by_table.routing import with_message_databases
 from bridge.events import NO_KEY, NO_PRIMARY_KEY, Boundary, Code, DdlStatement, Event, Kind, RowChange, TransactionPart
 from bridge.model import TableName
 from bridge.protocols.debezium import values
@@ -200,7 +200,7 @@ class DebeziumDecoder(PlainDecoder):
             return []
         sql = _whole_statement(sql)
         schema = check_name(payload.get("databaseName") or source.get("db") or "", "schema")
-        sql = with_told_databases(sql, schema, list(_tables_of_change(payload)))
+        sql = with_message_databases(sql, schema, list(_tables_of_change(payload)))
         commit_ts, by_time = _commit_ts(payload, source)
         place = self._place_of_change(source, by_time=by_time)
         if by_time and _is_of_snapshot(source):

@@ -163,7 +163,7 @@ def coverage_of(
         coverage.put(name, Cut(Moment.at(since), {}) if since else None, since=_LOST if since else "")
     for change in changes:
         classified = classify(change.text, change.schema, is_certain=not change.is_unclear)
-        named = classified.known if isinstance(classified, Refused) else classified
+        named = classified.classified if isinstance(classified, Refused) else classified
         if change.is_unclear:
             for name in _meant(coverage, named.tables) if named else ():
                 coverage.begin(name, change, is_there=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bridge.ddl.by_table.routing import RoutingError, routed_statement
-from bridge.ddl.lexer import opened
+from bridge.ddl.lexer import open_comments
 from bridge.ddl.parser import Classified, classify
 from bridge.filters.routes import Routes, parse_route
 from bridge.filters.table_filter import TableFilter
@@ -59,7 +59,7 @@ def routes(rules: tuple[str, ...], tables: tuple[str, ...] = ()) -> Routes:
 
 
 def routed(rules: tuple[str, ...], statement: str, *tables: str, schema: str = "a") -> tuple[str, str]:
-    text = opened(statement)
+    text = open_comments(statement)
     known = classify(text, schema, is_certain=True)
     assert isinstance(known, Classified), statement
     found = routed_statement(text, known, schema, routes(rules, tables), tidb=False)

@@ -70,7 +70,7 @@ def test_runs_at_the_first_shard(text: str) -> None:
 def test_is_left_to_the_operator_at_the_first_shard(text: str, is_confirmed: bool) -> None:
     """And where a second run would do something to rows, at each."""
     assert not read(text).runs_first
-    assert not read(text).never
+    assert not read(text).why_never
     assert read(text).is_confirmed is is_confirmed
 
 
@@ -87,7 +87,7 @@ def test_is_left_to_the_operator_at_the_first_shard(text: str, is_confirmed: boo
 )
 def test_is_never_run_as_it_came(text: str) -> None:
     """One shard's statement would be done to the rows of all shards."""
-    assert read(text).never
+    assert read(text).why_never
     assert ruled(read(text), []).verdict is HOLD
 
 
