@@ -32,14 +32,14 @@ def taken_texts(texts: pa.ChunkedArray | pa.Array, numbers: npt.NDArray[np.int64
     if not pieces or not _readiness.pays(len(numbers)):
         texts_of_numbers = texts.take(pa.array(numbers, pa.int64()))
         return texts_of_numbers.combine_chunks() if isinstance(texts_of_numbers, pa.ChunkedArray) else texts_of_numbers
-    where = _Places.of(pieces).taken(numbers)
+    places = _Places.of(pieces).taken(numbers)
     is_text = _flags(texts)
     if is_text is not None:
         is_text = is_text[numbers]
-        where.sizes[~is_text] = 0
+        places.sizes[~is_text] = 0
     ends = np.zeros(len(numbers) + 1, np.int64)
-    np.cumsum(where.sizes, out=ends[1:])
-    return _texts(texts.type, ends, where.copied(int(ends[-1])), is_text)
+    np.cumsum(places.sizes, out=ends[1:])
+    return _texts(texts.type, ends, places.copied(int(ends[-1])), is_text)
 
 
 def one_piece(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -138,7 +138,7 @@ def taken(rows: pa.Table, numbers: Longs) -> pa.Table:
     if rows.nbytes <= PIECE_BYTES:
         return _in_one_piece(rows, numbers)
     sizes = row_bytes(rows)[numbers]
-    return pa.concat_tables([rows.slice(0, 0), *(_some_of(rows, numbers[a:b]) for a, b in _runs(sizes))])
+    return pa.concat_tables([rows.slice(0, 0), *(_few_of(rows, numbers[a:b]) for a, b in _runs(sizes))])
 
 
 def masked(rows: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
@@ -151,16 +151,16 @@ def masked(rows: pa.Table, mask: npt.NDArray[np.bool_]) -> pa.Table:
     return pa.concat_tables([rows.slice(0, 0), *(rows.slice(start, end - start) for start, end in bounds.tolist())])
 
 
-def together(tables: Iterable[pa.Table], most: int) -> Iterator[pa.Table]:
+def together(tables: Iterable[pa.Table], limit: int) -> Iterator[pa.Table]:
     """Unites tables, up to about so many bytes."""
-    held: list[pa.Table] = []
+    batch: list[pa.Table] = []
     for table in tables:
-        held.append(table)
-        if sum(one.nbytes for one in held) >= most:
-            yield pa.concat_tables(held)
-            held = []
-    if held:
-        yield pa.concat_tables(held)
+        batch.append(table)
+        if sum(part.nbytes for part in batch) >= limit:
+            yield pa.concat_tables(batch)
+            batch = []
+    if batch:
+        yield pa.concat_tables(batch)
 
 
 def with_column(rows: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -190,7 +190,7 @@ def row_bytes(rows: pa.Table) -> Longs:
     return sizes
 
 
-def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
+def _few_of(rows: pa.Table, numbers: Longs) -> pa.Table:
     """Takes few rows out of many.  It leaves out other rows first, without a copy where the few rows are near each
     other."""
     first = int(numbers.min())
@@ -204,9 +204,9 @@ def _some_of(rows: pa.Table, numbers: Longs) -> pa.Table:
 
 
 def _in_one_piece(rows: pa.Table, numbers: Longs) -> pa.Table:
-    chosen = pa.array(numbers, pa.int64())
+    indices = pa.array(numbers, pa.int64())
     columns = [
-        taken_texts(column, numbers) if pa.types.is_string(column.type) else column.take(chosen).combine_chunks()
+        taken_texts(column, numbers) if pa.types.is_string(column.type) else column.take(indices).combine_chunks()
         for column in rows.columns
     ]
     return pa.table(columns, rows.schema)
@@ -250,10 +250,10 @@ def partitions_of(rows: pa.Table) -> tuple[list[PartitionId], Longs]:
     place = {name: number for number, name in enumerate(names)}
     places = np.array([place[topic] for topic in topics], np.int64)
     codes = places[of_topic] * width + numbers
-    found = np.flatnonzero(np.bincount(codes))
-    rank = np.zeros(found.max(initial=-1) + 1, np.int64)
-    rank[found] = np.arange(len(found))
-    return [(names[one // width][0], one % width) for one in found.tolist()], rank[codes]
+    used_codes = np.flatnonzero(np.bincount(codes))
+    rank = np.zeros(used_codes.max(initial=-1) + 1, np.int64)
+    rank[used_codes] = np.arange(len(used_codes))
+    return [(names[code // width][0], code % width) for code in used_codes.tolist()], rank[codes]
 
 
 def divided(rows: pa.Table, numbers: npt.NDArray[Any]) -> Iterator[tuple[int, pa.Table]]:
@@ -323,19 +323,19 @@ class Amount(NamedTuple):
         addends = list(amounts)
         return cls(sum(amount.rows for amount in addends), sum(amount.bytes for amount in addends))
 
-    def exceeds(self, most: Amount) -> bool:
-        """Tells whether it is more than `most`, by either count."""
-        return self.rows > most.rows or self.bytes > most.bytes
+    def exceeds(self, limit: Amount) -> bool:
+        """Tells whether it is more than `limit`, by either count."""
+        return self.rows > limit.rows or self.bytes > limit.bytes
 
-    def pieces(self, most: Amount) -> int:
-        """Tells into how many pieces of at most `most` it divides."""
-        return max(-(-self.rows // most.rows), -(-self.bytes // most.bytes))
+    def pieces(self, limit: Amount) -> int:
+        """Tells into how many pieces of at most `limit` it divides."""
+        return max(-(-self.rows // limit.rows), -(-self.bytes // limit.bytes))
 
 
-def weights(table: pa.Table, most: Amount) -> npt.NDArray[np.float64] | None:
-    """Gives each row's weight in rows, where `most.bytes` weigh as much as `most.rows`.  Gives None when all rows
-    together take at most `most.bytes`: then each row weighs one."""
-    if table.nbytes <= most.bytes:
+def weights(table: pa.Table, limit: Amount) -> npt.NDArray[np.float64] | None:
+    """Gives each row's weight in rows, where `limit.bytes` weigh as much as `limit.rows`.  Gives None when all
+    rows together take at most `limit.bytes`: then each row weighs one."""
+    if table.nbytes <= limit.bytes:
         return None
-    row_weights: npt.NDArray[np.float64] = np.maximum(1.0, row_bytes(table) * (most.rows / most.bytes))
+    row_weights: npt.NDArray[np.float64] = np.maximum(1.0, row_bytes(table) * (limit.rows / limit.bytes))
     return row_weights

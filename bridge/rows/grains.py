@@ -50,6 +50,7 @@ class Facts(NamedTuple):
     goes: whether a row may go away; without a key, whether any change is not an insert.
     is_plain: whether all literals of the key are such that no two of them are one, where rows go away or must not be
         overwritten under another spelling.
+    zeros: whether images hold error values of an ENUM that TiDB copies from a column.
     """
 
     key: tuple[str, ...]
@@ -105,15 +106,15 @@ def facts_of(rows: ShapedRows, rendering: Rendering = PLAIN) -> Mapping[TableNam
     goes = to_numpy(pc.fill_null(pc.not_equal(old, new), False)) | (kinds == Kind.DELETE)
     goes |= is_update & ~before.is_image
 
-    def shapes_with(which: Bools) -> frozenset[int]:
-        return frozenset(np.unique(shape_of[which]).tolist())
+    def shapes_with(mask: Bools) -> frozenset[int]:
+        return frozenset(np.unique(shape_of[mask]).tolist())
 
     going, changing, imaged = shapes_with(goes), shapes_with(kinds != Kind.INSERT), shapes_with(after.is_image)
     timed = shapes_with(changes["by_time"].to_numpy() & is_update & after.is_image)
     facts = {}
     for name, numbers in odd.items():
         table, key = shapes[numbers[0]].table, shapes[numbers[0]].key
-        lacking = imaged.intersection(n for n in numbers if shapes[n].lacks)
+        incomplete = imaged.intersection(n for n in numbers if shapes[n].lacks)
         is_going = not (going if key else changing).isdisjoint(numbers) or (bool(key) and table.keeps_gone)
         is_plain = True
         if key and (is_going or is_guarded(table, key)) and not is_exact(table, key):
@@ -122,7 +123,7 @@ def facts_of(rows: ShapedRows, rendering: Rendering = PLAIN) -> Mapping[TableNam
             is_plain = are_plain(table, key, keys)
         lists = frozenset(shapes[n].columns for n in imaged.intersection(numbers))
         zeros = any(_has_zeros(shapes[n], after.images.filter(pa.array(shape_of == n))) for n in numbers)
-        facts[name] = Facts(key, lists, bool(lacking), not lacking.isdisjoint(timed), is_going, is_plain, zeros)
+        facts[name] = Facts(key, lists, bool(incomplete), not incomplete.isdisjoint(timed), is_going, is_plain, zeros)
     return facts
 
 

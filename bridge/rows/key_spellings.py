@@ -182,12 +182,12 @@ def expected_keys(rows: ShapedRows, steps: Steps) -> Mapping[TableName, pa.Array
     }
 
 
-def other_spelling(table: TableName, what: str, where: str) -> ApplyError:
-    """Makes the error of a row that would overwrite one whose key is spelled otherwise.  what: which rows these are."""
+def other_spelling(table: TableName, description: str, where: str) -> ApplyError:
+    """Makes the error of a row that would overwrite one whose key is spelled otherwise.  description: of the rows."""
     return ApplyError(
         f"two rows of {table} are one to the target, as their keys differ only in the case of letters, in accents or in"
-        f" blanks at the end: {what}; the upstream seems to compare bytes, as a TiDB does that was first started before"
-        " version 6.0, or has sent again what it wrote before the key was spelled otherwise",
+        f" blanks at the end: {description}; the upstream seems to compare bytes, as a TiDB does that was first started"
+        " before version 6.0, or has sent again what it wrote before the key was spelled otherwise",
         where=where,
         fix=FIX,
     )

@@ -102,10 +102,10 @@ class Steps(NamedTuple):
     number: Longs
 
     @property
-    def is_known(self) -> Bools:
+    def has_old_row(self) -> Bools:
         """Whether the row change holds the row of this key as it was before, or there was none."""
-        is_known: Bools = ~(self.is_image & self.moves)
-        return is_known
+        has_old_row: Bools = ~(self.is_image & self.moves)
+        return has_old_row
 
     @classmethod
     def of(cls, rows: ShapedRows) -> Steps:
@@ -144,7 +144,7 @@ _LONG: Final = re.compile(r"(?:tiny|medium|long)?(?:text|blob)|json|geom|point|l
 """Types of columns that binlog_row_image=NOBLOB leaves out of the old row, even when the column changes."""
 
 
-def freed(rows: ShapedRows, is_known: Bools, first: Longs, last: Longs) -> Bools:
+def freed(rows: ShapedRows, has_old_row: Bools, first: Longs, last: Longs) -> Bools:
     """Tells where another unique value changes, or cannot be compared because the old row or the column is not known.
 
     is_known, first, last: for each key, whether its old row is known, and its first and last row change.
@@ -157,9 +157,9 @@ def freed(rows: ShapedRows, is_known: Bools, first: Longs, last: Longs) -> Bools
     shape_of, is_freed = rows.shape_of[last], np.zeros(len(last), np.bool_)
     for i in range(max(map(len, uniques))):
         positions = [columns[i] if i < len(columns) else [] for columns in uniques]
-        was = rows.before.joined(positions).take(pa.array(first))
-        now = rows.after.joined(positions).take(pa.array(last))
-        is_same = to_numpy(pc.fill_null(pc.equal(was, now), False)) & is_known
+        old = rows.before.joined(positions).take(pa.array(first))
+        new = rows.after.joined(positions).take(pa.array(last))
+        is_same = to_numpy(pc.fill_null(pc.equal(old, new), False)) & has_old_row
         is_freed |= np.array([i < len(columns) for columns in uniques])[shape_of] & ~is_same
     return is_freed
 
@@ -202,11 +202,11 @@ def _refuse(rows: ShapedRows, steps: Steps, before: int, after: int) -> None:
     shape = rows.shapes[int(rows.shape_of[steps.row[after]])]
     values = str(steps.key[after]).split(SEP)
     key = ", ".join(f"{name} = {value}" for name, value in zip(shape.key, values, strict=True))
-    two = [rows.changes.slice(int(steps.row[step]), 1).to_pylist()[0] for step in (before, after)]
-    first, second = (f"{row['text']} (commit ts {row['commit_ts']})" for row in two)
+    pair = [rows.changes.slice(int(steps.row[step]), 1).to_pylist()[0] for step in (before, after)]
+    first, second = (f"{row['text']} (commit ts {row['commit_ts']})" for row in pair)
     raise ApplyError(
         f"two shards of {shape.table.name} have a row with the same key ({key}): {first} and {second}",
-        where=f"{shape.table.name}, commit ts {two[1]['commit_ts']}",
+        where=f"{shape.table.name}, commit ts {pair[1]['commit_ts']}",
         fix=_FIX,
     )
 
@@ -217,10 +217,10 @@ def refuse_parts_of_keyless(table: TableName, shapes: Sequence[RowShape], change
     shards = changes["text"]
     if shards.null_count == len(shards) or not any(shape.lacks for shape in shapes):
         return
-    lacking = {shape.columns for shape in shapes if shape.lacks}
+    incomplete = {shape.columns for shape in shapes if shape.lacks}
     rows = (changes[name].to_pylist() for name in ("text", "columns", "before", "commit_ts"))
     for shard, columns, before, ts in zip(*rows, strict=True):
-        if before is not None and columns in lacking:
+        if before is not None and columns in incomplete:
             raise ApplyError(
                 f"{table} has no key, and a change of {shard} lacks columns that it has, so that a row of another shard"
                 " may be meant",
@@ -250,16 +250,16 @@ def key_conflict(table: Table, columns: str, key: str) -> str:
     primary = table.primary if table.primary in usable else ()
     if not key or not usable or (key == NO_PRIMARY_KEY and not primary):
         return ""
-    judged = [primary] if primary else usable
+    judged_keys = [primary] if primary else usable
     if key in {NO_KEY, NO_PRIMARY_KEY}:
         upstream_key = "has no primary key" if key == NO_PRIMARY_KEY else "has no key"
     else:
-        named = set(key_names(key.lower()))
-        if not named <= present or any(named.issubset(candidate) for candidate in judged):
+        message_key = set(key_names(key.lower()))
+        if not message_key <= present or any(message_key.issubset(candidate) for candidate in judged_keys):
             return ""
         upstream_key = f"has the key ({', '.join(key_names(key))})"
-    which = "primary key" if primary else "unique key"
-    target_key = f"the {which} ({', '.join(judged[0])})"
+    kind = "primary key" if primary else "unique key"
+    target_key = f"the {kind} ({', '.join(judged_keys[0])})"
     return f"by its message, the upstream's table {upstream_key}, but the target's has {target_key}"
 
 

@@ -43,16 +43,16 @@ def wrapped(template: Sequence[str], parts: Sequence[pa.Array]) -> pa.Array:
     return pc.binary_join_element_wise(*pieces, pa.scalar("", TEXT))
 
 
-def runs(texts: pa.Array, limit: int, most: int | None = None) -> Iterator[pa.Array]:
-    """Cuts texts (large strings, none of them null), in order, to runs of about `limit` bytes and at most `most` texts.
-    No run is empty."""
+def runs(texts: pa.Array, byte_limit: int, count_limit: int | None = None) -> Iterator[pa.Array]:
+    """Cuts texts (large strings, none of them null), in order, to runs of about so many bytes, and at most so many
+    texts.  No run is empty."""
     size, offsets = len(texts), offsets_of(texts)
-    most = size if most is None else most
+    count_limit = size if count_limit is None else count_limit
     start = 0
     while start < size:
-        end = min(start + most, size)
-        if offsets[end] - offsets[start] > limit:
-            end = max(start + 1, int(offsets.searchsorted(offsets[start] + limit, side="right")) - 1)
+        end = min(start + count_limit, size)
+        if offsets[end] - offsets[start] > byte_limit:
+            end = max(start + 1, int(offsets.searchsorted(offsets[start] + byte_limit, side="right")) - 1)
         yield texts.slice(start, end - start)
         start = end
 
@@ -95,8 +95,8 @@ class Cells:
         """Gives the literals of each image at the positions of its shape, joined by SEP; null where there is no image,
         or no position."""
         runs = [_runs(places) for places in positions]
-        most = max(map(len, runs))
-        parts = [self._taken([spans[i] if i < len(spans) else _NOWHERE for spans in runs]) for i in range(most)]
+        part_count = max(map(len, runs))
+        parts = [self._taken([spans[i] if i < len(spans) else _NOWHERE for spans in runs]) for i in range(part_count)]
         text = parts[0] if parts else pa.nulls(len(self.images), TEXT)
         for part in parts[1:]:  # null where the shape has fewer
             text = pc.coalesce(joined([text, part]), text)

@@ -99,13 +99,14 @@ class Places:
         are_linked = kinds.T @ kinds + np.eye(kinds.shape[1], dtype=np.int64) > 0
         for _ in self.numbers:
             are_linked = are_linked @ are_linked
-        found: Longs = are_linked.argmax(axis=1)[of_events.reshape(-1)]
-        return found
+        upstreams: Longs = are_linked.argmax(axis=1)[of_events.reshape(-1)]
+        return upstreams
 
-    def taken(self, which: Longs) -> Places:
+    def taken(self, events: Longs) -> Places:
         """Gives those of some events, with the coordinates that these have."""
-        some = {name: numbers[which] for name, numbers in self.numbers.items()}
-        return Places({name: numbers for name, numbers in some.items() if (numbers != _ABSENT).any()}, len(which))
+        coordinates = {name: numbers[events] for name, numbers in self.numbers.items()}
+        present = {name: numbers for name, numbers in coordinates.items() if (numbers != _ABSENT).any()}
+        return Places(present, len(events))
 
     def slice(self, start: int, end: int) -> Places:
         """Gives those of a part of the events, which share the memory."""
@@ -276,11 +277,11 @@ def are_of_another_server(events: pa.Table, ts: int, place: str) -> Bools:
     return is_at_once
 
 
-def are_of_next_server(names: Iterable[str], known: Iterable[str]) -> bool:
-    """Tells whether one of the names of coordinates is new beside those that are known of its kind and reader: that of
-    another server's binlog, or of what another server has committed."""
-    kinds = {name.partition("/")[0] for name in known if not is_of_snapshot(name)}
-    return any(name.partition("/")[0] in kinds for name in names if name not in known and not is_of_snapshot(name))
+def are_of_next_server(names: Iterable[str], earlier: Iterable[str]) -> bool:
+    """Tells whether one of the names of coordinates is new beside earlier ones of its kind and reader: that of another
+    server's binlog, or of what another server has committed."""
+    kinds = {name.partition("/")[0] for name in earlier if not is_of_snapshot(name)}
+    return any(name.partition("/")[0] in kinds for name in names if name not in earlier and not is_of_snapshot(name))
 
 
 def is_of_sending(place: str) -> bool:
@@ -309,10 +310,10 @@ def in_order(moments: Sequence[Moment]) -> list[int]:
 
     slots = [at for at, number in enumerate(order) if moments[number].places and is_whole_second(moments[number].ts)]
     upstreams = Places.of(pa.array([moments[order[at]].places[0] for at in slots], pa.string())).apart()
-    for one in np.unique(upstreams):
-        own = [at for at, upstream in zip(slots, upstreams, strict=True) if upstream == one]
-        in_place = sorted((order[at] for at in own), key=cmp_to_key(compared))
-        for at, number in zip(own, in_place, strict=True):
+    for upstream in np.unique(upstreams):
+        own_slots = [slots[i] for i in np.flatnonzero(upstreams == upstream)]
+        in_place = sorted((order[at] for at in own_slots), key=cmp_to_key(compared))
+        for at, number in zip(own_slots, in_place, strict=True):
             order[at] = number
     return order
 
@@ -353,26 +354,26 @@ def newest_places(events: pa.Table, places: Places | None = None) -> dict[str, s
 
 
 def new_beginning(
-    places: Places, times: Longs, highest: dict[str, int], seen: int
+    places: Places, times: Longs, highest: dict[str, int], highest_ts: int
 ) -> tuple[tuple[int, int] | None, bool]:
     """Finds where the binlog began anew among events of one partition, in order: the times (TSO) of the first event
     whose place is lower than an earlier one's though its time is higher than all before it, and the highest of these.
     What is sent again is not later.  Also tells whether any place went back so: a promoted server's files begin anew,
     while GTIDs go on, which decide.
 
-    highest: by name, the highest number before these events; updated.  seen: the highest time before them (TSO).
+    highest: by name, the highest number before these events; updated.  highest_ts: the highest time before them (TSO).
     """
-    beginning, goes_back, told = None, False, any(name.startswith(GTID) for name in places.numbers)
+    beginning, goes_back, has_gtids = None, False, any(name.startswith(GTID) for name in places.numbers)
     for name, numbers in places.numbers.items():
         at = np.flatnonzero(numbers != _ABSENT)
         own, later = numbers[at], times[at]
         before = np.maximum.accumulate(np.concatenate([[highest.get(name, _ABSENT)], own]))[:-1]
-        seen_before = np.maximum.accumulate(np.concatenate([[seen], times]))[at]
-        back = np.flatnonzero((own < before) & (later > seen_before))
+        highest_before = np.maximum.accumulate(np.concatenate([[highest_ts], times]))[at]
+        back = np.flatnonzero((own < before) & (later > highest_before))
         if len(back) and not is_of_snapshot(name):
             goes_back = True
-            if not told or name.startswith(GTID):
-                beginning = int(seen_before[back[0]]), int(later[back[0]])
+            if not has_gtids or name.startswith(GTID):
+                beginning = int(highest_before[back[0]]), int(later[back[0]])
             highest[name] = int(own[back[0] :].max())
         else:
             highest[name] = max(highest.get(name, _ABSENT), int(own.max()))

@@ -108,10 +108,10 @@ def choose_key(table: Table, columns: str, key: str) -> tuple[str, ...]:
     target's primary key, otherwise its first unique key of NOT NULL columns; each only when the message holds all its
     columns.  Gives ``()`` when there is none."""
     present = set(columns.lower().split(SEP))
-    named = frozenset(key.lower().split(SEP)) if key else frozenset()
+    message_key = frozenset(key.lower().split(SEP)) if key else frozenset()
     usable = [candidate for candidate in table.keys if present.issuperset(candidate)]
     for candidate in usable:
-        if frozenset(candidate) == named:
+        if frozenset(candidate) == message_key:
             return candidate
     return usable[0] if usable else ()
 
@@ -191,10 +191,10 @@ def shapes_of(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[li
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
     number_of = []
     first_of = ends(kind_of)[0]
-    for kind, (schema, name, columns, named) in enumerate(kinds):
+    for kind, (schema, name, columns, message_key) in enumerate(kinds):
         table = catalog[TableName(schema, name)]
-        require_key(table, columns, named, changes, first_of[kind])
-        key = choose_key(table, columns, named)
+        require_key(table, columns, message_key, changes, first_of[kind])
+        key = choose_key(table, columns, message_key)
         number_of.append(numbers.setdefault((schema, name, columns, key), len(shapes)))
         if number_of[-1] == len(shapes):
             shapes.append(RowShape.of(table, columns, key))
@@ -229,7 +229,7 @@ class _Keyed:
         refuse_meeting_shards(rows, steps)
         first, last = ends(steps.number)
         shape = rows.shape_of[steps.row[last]]
-        is_freed = freed(rows, steps.is_known[first], steps.row[first], steps.row[last])
+        is_freed = freed(rows, steps.has_old_row[first], steps.row[first], steps.row[last])
         state = np.where(steps.is_image[last], np.where(is_freed, _FREED, _IMAGE), _ABSENT)
         place = (state * len(shapes) + shape).astype(np.min_scalar_type(3 * len(shapes)))  # short integers sort faster
         by_key = _sorted(steps.key.take(pa.array(last)))
@@ -243,12 +243,12 @@ class _Keyed:
     def changes(self, numbers: Sequence[int]) -> KeyedChanges:
         """Gives the net changes of the table that has these shapes."""
         shape = self.shapes[numbers[0]]
-        written = [
+        rows_of_shapes = [
             WrittenRows(self.shapes[number].columns, self._slice(_IMAGE, number), self._slice(_FREED, number))
             for number in numbers
         ]
         absent = [self._slice(_ABSENT, number) for number in numbers]
-        rows_by_list = tuple(rows for rows in written if len(rows.images) or len(rows.freed))
+        rows_by_list = tuple(rows for rows in rows_of_shapes if len(rows.images) or len(rows.freed))
         return KeyedChanges(
             shape.table,
             shape.key,
@@ -299,9 +299,9 @@ def _refuse_meeting_shards(shapes: Sequence[RowShape], changes: pa.Table) -> Non
     refuse_meeting_shards(rows, steps._replace(number=folded.astype(np.int64)))
 
 
-def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -> None:
-    """Raises what the first change deserves that does not say which row it means.  lacking: column lists that lack
-    columns."""
+def _refuse_lost_rows(table: Table, incomplete: Sequence[str], changes: pa.Table) -> None:
+    """Raises what the first change deserves that does not say which row it means.  incomplete: column lists that
+    lack columns."""
     kinds = changes["kind"].to_numpy()
     lacks_old_row = changes["before"].is_null().to_numpy() & (kinds != Kind.INSERT)
     if lacks_old_row.any():
@@ -311,7 +311,7 @@ def _refuse_lost_rows(table: Table, lacking: Sequence[str], changes: pa.Table) -
             fix="give the table a primary key upstream and on the target, or let its sender send old values",
         )
     is_part = changes["by_time"].to_numpy() & (kinds != Kind.INSERT)
-    is_part &= pc.is_in(changes["columns"], pa.array(lacking, pa.string())).to_numpy()
+    is_part &= pc.is_in(changes["columns"], pa.array(incomplete, pa.string())).to_numpy()
     if is_part.any():
         raise RefusedRowsError(
             f"a change of {table.name}, which has no key, holds a part of its row, so that its row cannot be found",

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from itertools import chain, compress
+from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -159,8 +159,9 @@ class Part(NamedTuple):
         if not isinstance(chunk, TableChunk) or chunk.first_ts >= ts:
             return self
         rows = chunk.rows(self.between(ts, TS_END).wanted)
-        few = rows.nbytes * _FEW < rows.get_total_buffer_size()  # these bytes stay in memory as long as the rows do
-        return Part(TableChunk(taken(rows, np.arange(rows.num_rows)) if few else rows))
+        if rows.nbytes * _FEW < rows.get_total_buffer_size():  # these bytes stay in memory as long as the rows do
+            rows = taken(rows, np.arange(rows.num_rows))
+        return Part(TableChunk(rows))
 
     def narrowed(self, **wanted: Any) -> Part:
         """Means less of the chunk: in memory at once, elsewhere when it is read."""
@@ -185,14 +186,14 @@ class RowChanges:
 
     starts: the commit_ts at which transactions begin, ascending, where every row has one of its own.
     large: those who fold what is too large for the driver.
-    told: about how much there is, where that is known.
+    estimate: about how much there is, where that is known.
     folded: the net changes, when they are known already.
     """
 
     parts: tuple[Part, ...] = ()
     starts: Longs | None = None
     large: Large | None = None
-    told: Amount | None = None
+    estimate: Amount | None = None
     folded: list[NetChanges] | None = None
 
     @classmethod
@@ -206,9 +207,9 @@ class RowChanges:
         return cls.here(in_order(pa.concat_tables([_NO_ROWS, *tables])))
 
     @classmethod
-    def joined(cls, some: Iterable[RowChanges], low: int = 0, high: int = TS_END) -> RowChanges:
+    def joined(cls, several: Iterable[RowChanges], low: int = 0, high: int = TS_END) -> RowChanges:
         """Gives those of several with low <= commit_ts < high."""
-        return cls(tuple(part for one in some for part in one.parts)).between(low, high)
+        return cls(tuple(part for changes in several for part in changes.parts)).between(low, high)
 
     def _ask(self, question: Callable[[pa.Table], T]) -> Iterator[T]:
         return (answer for part in self.parts for answer in part.chunk.ask(part.wanted, question))
@@ -216,7 +217,7 @@ class RowChanges:
     @cached_property
     def amount(self) -> Amount:
         """How much there is; an estimate for a part of what the driver's memory does not hold."""
-        return self.told or Amount.total(part.amount for part in self.parts)
+        return self.estimate or Amount.total(part.amount for part in self.parts)
 
     @property
     def count(self) -> int:
@@ -247,48 +248,48 @@ class RowChanges:
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
         """Counts row changes below ts.  Those that lie at or above their topic's beginning and were not read before are
         late."""
-        of_chunk = partial(_dropped, begin_of=begin_of, read_before=dict(read_before))
-        found = list(self.between(0, ts)._ask(of_chunk))
-        return Dropped(sum((one.late for one in found), Counter()), sum(one.repeated for one in found))
+        of_chunk = partial(_count_dropped, begin_of=begin_of, read_before=dict(read_before))
+        counts = list(self.between(0, ts)._ask(of_chunk))
+        return Dropped(sum((count.late for count in counts), Counter()), sum(count.repeated for count in counts))
 
     # --- windows
 
     def between(self, low: int, high: int) -> RowChanges:
         """Gives the row changes with low <= commit_ts < high."""
         parts = [part.between(low, high) for part in self.parts]
-        reached = [part.chunk.first_ts < part.wanted.high and part.chunk.last_ts >= part.wanted.low for part in parts]
-        return RowChanges(tuple(compress(parts, reached)), self.starts, self.large)
+        touched = (p for p in parts if p.chunk.first_ts < p.wanted.high and p.chunk.last_ts >= p.wanted.low)
+        return RowChanges(tuple(touched), self.starts, self.large)
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
         """Gives commit_ts of row changes, ascending: at least one for each interval between `bounds` that holds row
         changes."""
-        found = self._ask(partial(_marks, bounds=np.array(sorted(bounds), np.int64)))
-        marks: list[int] = np.unique(np.concatenate([np.empty(0, np.int64), *found])).tolist()
+        marks_of_parts = self._ask(partial(_marks, bounds=np.array(sorted(bounds), np.int64)))
+        marks: list[int] = np.unique(np.concatenate([np.empty(0, np.int64), *marks_of_parts])).tolist()
         return marks
 
-    def pieces(self, most: Amount) -> Iterator[tuple[int | None, RowChanges]]:
-        """Divides the rows into pieces of whole upstream transactions, each of about `most`.  Gives each piece with the
-        lowest commit_ts of the next piece, None for the last.  What is not too large is brought to the driver."""
-        for piece, following in self.cut(most):
+    def pieces(self, limit: Amount) -> Iterator[tuple[int | None, RowChanges]]:
+        """Divides the rows into pieces of whole upstream transactions, each of about `limit`.  Gives with each piece
+        the lowest commit_ts of the next one, None for the last.  What is not too large is brought to the driver."""
+        for piece, following in self.cut(limit):
             yield following, piece if piece.is_large else RowChanges.here(piece.table)
 
-    def cut(self, most: Amount, least: int = 0) -> Iterator[tuple[RowChanges, int | None]]:
+    def cut(self, limit: Amount, least: int = 0) -> Iterator[tuple[RowChanges, int | None]]:
         """Divides the rows as `pieces` does, and leaves them where they are.  least: smaller transactions may stay with
         their neighbours; 0 for what the driver has room for."""
-        by_bytes, average = self.amount.bytes > most.bytes, self.amount.bytes // max(1, self.amount.rows)
+        by_bytes, average = self.amount.bytes > limit.bytes, self.amount.bytes // max(1, self.amount.rows)
         least = least or 1 + self.amount.rows // _MOST_RUNS
-        found = self._ask(partial(_runs, least=least, row_size=None if by_bytes else average))
-        runs = np.concatenate([_NO_RUNS, *found], axis=1)
+        runs_of_parts = self._ask(partial(_runs, least=least, row_size=None if by_bytes else average))
+        runs = np.concatenate([_NO_RUNS, *runs_of_parts], axis=1)
         first, rows, sizes = runs[:, np.argsort(runs[0], kind="stable")]
         if self.starts is not None:
             first = self.starts[np.searchsorted(self.starts, first, "right") - 1]
-        weights = np.maximum(rows, sizes * (most.rows / most.bytes)) if by_bytes else rows
+        weights = np.maximum(rows, sizes * (limit.rows / limit.bytes)) if by_bytes else rows
         ts, low = first.tolist(), 0
-        for start, end in cut_transactions(ts, most.rows, weights):
+        for start, end in cut_transactions(ts, limit.rows, weights):
             high = ts[end] if end < len(ts) else TS_END
             piece = self.between(low, high)
-            told = None if piece.is_here else Amount(int(rows[start:end].sum()), int(sizes[start:end].sum()))
-            yield replace(piece, told=told), None if high == TS_END else high
+            estimate = None if piece.is_here else Amount(int(rows[start:end].sum()), int(sizes[start:end].sum()))
+            yield replace(piece, estimate=estimate), None if high == TS_END else high
             low = high
 
     # --- what one transaction holds
@@ -313,14 +314,14 @@ class RowChanges:
     @cached_property
     def _tables(self) -> dict[TableName, RowCounts]:
         tables: dict[TableName, RowCounts] = {}
-        for name, one in (item for some in self._ask(_tables_of) for item in some.items()):
-            there = tables.get(name)
-            tables[name] = one if there is None else there.plus(one)
+        for name, counts in (item for tables_of_part in self._ask(_tables_of) for item in tables_of_part.items()):
+            earlier = tables.get(name)
+            tables[name] = counts if earlier is None else earlier.plus(counts)
         return tables
 
     def lists(self) -> set[tuple[TableName, str, str]]:
         """Gives the column lists of images, with their tables and the keys that messages name."""
-        return {one for some in self._ask(_lists_of) for one in some}
+        return {names for lists_of_part in self._ask(_lists_of) for names in lists_of_part}
 
     def of_tables(self, names: Collection[TableName]) -> RowChanges:
         """Gives the row changes of some tables."""
@@ -332,8 +333,8 @@ class RowChanges:
             return RowChanges()
         parts = tuple(part.narrowed(only=frozenset(only)) for part in self.parts)
         share = sum(sum(tables[name]) for name in only) / sum(map(sum, tables.values()))
-        told = None if self.is_here else Amount(*(round(share * part) for part in self.amount))
-        return RowChanges(parts, self.starts, self.large, told)
+        estimate = None if self.is_here else Amount(*(round(share * part) for part in self.amount))
+        return RowChanges(parts, self.starts, self.large, estimate)
 
     def changes(self, name: TableName) -> pa.Table:
         """Gives the row changes of one table (EVENT_SCHEMA), in order."""
@@ -341,8 +342,8 @@ class RowChanges:
 
     def with_changes(self, name: TableName, changes: pa.Table) -> RowChanges:
         """Replaces the row changes of one table."""
-        rest = self.of_tables(self.tables().keys() - {name})
-        return RowChanges((*rest.parts, *RowChanges.of([changes]).parts), self.starts, self.large)
+        others = self.of_tables(self.tables().keys() - {name})
+        return RowChanges((*others.parts, *RowChanges.of([changes]).parts), self.starts, self.large)
 
     def statements(self, catalog: Mapping[TableName, Table], rendering: Rendering) -> Iterable[Statement]:
         """Gives the statements of the net changes; those of each row come in the order of stages.
@@ -361,9 +362,9 @@ class RowChanges:
         """Gives the net changes; raises as `fold` does."""
         return fold(catalog, typed(catalog, self.table, rendering.checked_types), rendering)
 
-    def is_same(self, others: RowChanges) -> bool:
+    def is_same(self, changes: RowChanges) -> bool:
         """Tells whether these are the very same row changes."""
-        return self.count == others.count and self.table.select(ROW_ORDER).equals(others.table.select(ROW_ORDER))
+        return self.count == changes.count and self.table.select(ROW_ORDER).equals(changes.table.select(ROW_ORDER))
 
 
 _NO_ROWS: Final = EVENT_SCHEMA.empty_table()
@@ -401,8 +402,8 @@ def _runs(rows: pa.Table, least: int, row_size: int | None) -> npt.NDArray[np.in
     if least > 1:
         starts = starts[np.unique(starts // least, return_index=True)[1]]
     counts = np.diff(starts, append=len(ts))
-    is_told = row_size is None and len(starts)
-    sizes = np.add.reduceat(row_bytes(rows), starts) if is_told else counts * (row_size or 0)
+    is_measured = row_size is None and len(starts)
+    sizes = np.add.reduceat(row_bytes(rows), starts) if is_measured else counts * (row_size or 0)
     return np.stack([ts[starts], counts, sizes])
 
 
@@ -418,8 +419,8 @@ def _tables_of(rows: pa.Table) -> dict[TableName, RowCounts]:
     names, codes = distinct(rows, _TABLE)
     kinds = rows["kind"].to_numpy() - int(Kind.INSERT)
     counts = np.bincount(codes * len(OPERATIONS) + kinds, minlength=len(names) * len(OPERATIONS))
-    found = zip(names, counts.reshape(len(names), len(OPERATIONS)).tolist(), strict=True)
-    return {TableName(*name): RowCounts(*of_kinds) for name, of_kinds in found}
+    counts_of_tables = zip(names, counts.reshape(len(names), len(OPERATIONS)).tolist(), strict=True)
+    return {TableName(*name): RowCounts(*of_kinds) for name, of_kinds in counts_of_tables}
 
 
 def _lists_of(rows: pa.Table) -> list[tuple[TableName, str, str]]:
@@ -427,7 +428,7 @@ def _lists_of(rows: pa.Table) -> list[tuple[TableName, str, str]]:
     return [(TableName(schema, table), columns, key) for schema, table, columns, key in lists]
 
 
-def _dropped(rows: pa.Table, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
+def _count_dropped(rows: pa.Table, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
     late = Counter[PartitionId]()
     names = ("topic", "partition", "offset", "commit_ts")
     for topic, partition, offset, commit_ts in zip(*(rows[name].to_pylist() for name in names), strict=True):
@@ -446,11 +447,11 @@ def merged(tables: Iterable[pa.Table]) -> pa.Table:
     return pa.concat_tables([in_order(pa.concat_tables([*others, last.slice(0, start)])), last.slice(start)])
 
 
-def in_order(events: pa.Table, which: npt.NDArray[np.int64] | None = None) -> pa.Table:
+def in_order(events: pa.Table, numbers: npt.NDArray[np.int64] | None = None) -> pa.Table:
     """Sorts events by ROW_ORDER: those with the given numbers, or all."""
-    which = np.arange(events.num_rows) if which is None else which
-    keys = [_sortable(events[name])[which] for name in reversed(ROW_ORDER)]
-    return taken(events, which[np.lexsort(keys)])  # quick where most rows are in order already
+    numbers = np.arange(events.num_rows) if numbers is None else numbers
+    keys = [_sortable(events[name])[numbers] for name in reversed(ROW_ORDER)]
+    return taken(events, numbers[np.lexsort(keys)])  # quick where most rows are in order already
 
 
 def ends_of(events: pa.Table) -> dict[PartitionId, int]:

@@ -88,19 +88,19 @@ def unusual_raw(images: pa.Array, shape_of: Longs, widths: Sequence[int], kinds:
     firsts = np.cumsum([0, *widths])
     offsets, data = buffers_of(images)
     is_image = to_numpy(images.is_valid())
-    most = int(np.array([len(shape) for shape in kinds])[shape_of[is_image]].sum())
+    raw_count = int(np.array([len(shape) for shape in kinds])[shape_of[is_image]].sum())
     size = int(offsets[-1] - offsets[0])
     # Bytes in base64 become at most twice as long; a number may become a DATETIME, or a DECIMAL with zeros behind it.
-    out = room(2 * size + most * _LONGEST_OF_NUMBER + _SLACK)
+    out = room(2 * size + raw_count * _LONGEST_OF_NUMBER + _SLACK)
     scratch = room(size + _SLACK)
-    starts, rest = np.zeros(len(images) + 1, np.int64), np.empty((most, 4), np.int64)
+    starts, unready = np.zeros(len(images) + 1, np.int64), np.empty((raw_count, 4), np.int64)
     count, _ = convert_images(
         np.frombuffer(data, np.uint8), offsets, is_image.view(np.uint8), len(images), shape_of, firsts, rules, scratch,
-        out, starts[1:], rest,
+        out, starts[1:], unready,
     )  # fmt: skip
     if count == NOT_READ:
         raise ValueError("row images do not hold a literal for each of their columns")
-    image, rule, begins, ends = np.ascontiguousarray(rest[:count].T)
+    image, rule, begins, ends = np.ascontiguousarray(unready[:count].T)
     place = (np.cumsum(rules[:, 0] != READY) - 1)[rule]
     text = pa.py_buffer(out[: starts[-1]])
     return RawImages(
@@ -193,10 +193,10 @@ def _with_true_names(
         joined, forms = split_forms(columns)
         if "avro" not in forms or table.columns.keys() >= set(joined.lower().split(SEP)):
             continue
-        sent = joined.split(SEP)
-        names = true_names(table, sent)
+        message_names = joined.split(SEP)
+        names = true_names(table, message_names)
         renamed[number] = table, SEP.join(names) + columns[len(joined) :]
-        of_keys[number] = dict(zip(sent, names, strict=True))
+        of_keys[number] = dict(zip(message_names, names, strict=True))
     if not of_keys:
         return shapes, changes
     keys = [
@@ -255,7 +255,7 @@ def _ready_images(
     by_kind = {kind: _Converter(kind) for kind in {column.kind for column in columns}}
     converters = [by_kind[column.kind] for column in columns]
     ready, losses = list[pa.Array](), dict[tuple[int, str], None]()
-    failed: tuple[int, int, Exception] | None = None
+    first_failure: tuple[int, int, Exception] | None = None
     for _, literals in raw_images:
         texts = literals.texts.to_pylist()
         raw = zip(literals.image.tolist(), literals.place.tolist(), texts, strict=True)
@@ -263,11 +263,11 @@ def _ready_images(
             texts[number], loss, failure = converters[place].converted(text)
             if loss:
                 losses[place, loss] = None
-            if failure and (failed is None or row < failed[0]):
-                failed = row, place, failure
+            if failure and (first_failure is None or row < first_failure[0]):
+                first_failure = row, place, failure
         ready.append(pa.array(texts, TEXT))
-    if failed is not None:
-        row, place, failure = failed
+    if first_failure is not None:
+        row, place, failure = first_failure
         raise _refused(columns[place], failure, changes, row)
     for place, reason in losses:
         _say_once(columns[place], reason)

@@ -51,13 +51,13 @@ def unsure(after: Cells, shape_of: Longs, usual: Sequence[Sequence[Usual]]) -> L
     """
     from bridge.protocols.fast.compiled.functions import fit_images
 
-    found = np.empty(len(after.images), np.int64)
+    numbers = np.empty(len(after.images), np.int64)
     count, _ = fit_images(
-        after.characters, after.offsets, after.separators, after.firsts, after.is_image.view(np.uint8), len(found),
+        after.characters, after.offsets, after.separators, after.firsts, after.is_image.view(np.uint8), len(numbers),
         shape_of, np.cumsum([0, *map(len, usual)]), np.array([*chain.from_iterable(usual)], np.int32).reshape(-1, 2),
-        found,
+        numbers,
     )  # fmt: skip
-    return found[:count]
+    return numbers[:count]
 
 
 _READINESS: Final = Readiness()
@@ -86,34 +86,35 @@ class ColumnFit(NamedTuple):
     usual: Usual
 
 
-def is_changed_to(name: str, sent: str) -> bool:
+def is_changed_to(name: str, message_name: str) -> bool:
     """Tells whether Debezium may have changed a column's name to this one (Debezium's page on the connector for MySQL,
     field.name.adjustment.mode=avro); a backtick stays doubled, as in the statement (seen with 3.0.8)."""
     plain = "_" * name[:1].isdigit() + re.sub(r"[^a-z0-9_]", "_", name.replace("`", "``"))
-    return plain != name and sent == plain
+    return plain != name and message_name == plain
 
 
-def true_names(table: Table, sent: Sequence[str]) -> list[str]:
+def true_names(table: Table, message_names: Sequence[str]) -> list[str]:
     """Gives the names of a table's columns for those that Debezium sent in Avro: where a row has all columns of the
     table, each that the table lacks is the only one that may have become it; otherwise they stay as they are.
 
-    sent: in any case.
+    message_names: in any case.
     """
-    names = [name.lower() for name in sent]
+    names = [name.lower() for name in message_names]
     free = [name for name in table.columns if name not in names]
     candidates = {
         name: [column for column in free if is_changed_to(column, name)] for name in names if name not in table.columns
     }
     is_clear = len(names) == len(table.columns) and all(len(choice) == 1 for choice in candidates.values())
     if not is_clear or len({choice[0] for choice in candidates.values()}) < len(candidates):
-        return list(sent)
-    return [candidates[name][0] if name in candidates else spelling for name, spelling in zip(names, sent, strict=True)]
+        return list(message_names)
+    spellings = zip(names, message_names, strict=True)
+    return [candidates[name][0] if name in candidates else spelling for name, spelling in spellings]
 
 
-def _fix_of_name(table: Table, missing: str) -> str:
+def _fix_of_name(table: Table, message_name: str) -> str:
     """Says what to do about a column that a table lacks, whose name Debezium may have changed."""
     for name in table.columns:
-        if is_changed_to(name, missing):
+        if is_changed_to(name, message_name):
             return (
                 f"if it is the column {name}, Debezium has changed its name (field.name.adjustment.mode): send the"
                 f" table as JSON, with field.name.adjustment.mode=none; otherwise {_FIX}"
@@ -156,7 +157,7 @@ def check_needs(
     checks = [[(at, fit.keeps) for at, fit in enumerate(of_shape) if fit.keeps is not None] for of_shape in fits]
     for row, at in _changed(after, rows, shape_of, checks):
         table, names = shapes[shape_of[row]]
-        raise _cut(table, changes, row, table.columns[names[at]], at)
+        raise _unfit_value(table, changes, row, table.columns[names[at]], at)
 
 
 def _changed(
@@ -191,8 +192,9 @@ def check_types(
         column = table.columns.get(name.lower())
         if column is None or column.generated or not stores_otherwise(declared, column.type):
             continue
-        is_left = column.type.startswith(("timestamp", "json")) or not stores_otherwise(as_bytes(declared), column.type)
-        if by_time and is_left:
+        if by_time and column.type.startswith(("timestamp", "json")):
+            continue
+        if by_time and not stores_otherwise(as_bytes(declared), column.type):
             continue
         raise ApplyError(
             f"the column {column.name} of the target's table {table.name} is {column.type}, which stores some values"
@@ -202,7 +204,7 @@ def check_types(
         )
 
 
-def _cut(table: Table, changes: pa.Table, row: int, column: Column, at: int) -> RefusedRowsError:
+def _unfit_value(table: Table, changes: pa.Table, row: int, column: Column, at: int) -> RefusedRowsError:
     """Makes the error for a row that a column would change.  at: the column's position."""
     literal = str(changes["after"][row]).split(SEP)[at]
     return RefusedRowsError(
@@ -257,9 +259,9 @@ def _real(fits: Callable[[float], bool]) -> Keeps:
 
 def _is_float32(scale: int | None, number: float) -> bool:
     """Tells whether a number is a 32-bit float, and that of no more decimals than a FLOAT(M,D), which rounds."""
-    kept = number if scale is None else round(number, scale)
+    rounded = number if scale is None else round(number, scale)
     try:
-        return bool(_FLOAT32.unpack(_FLOAT32.pack(kept))[0] == number)
+        return bool(_FLOAT32.unpack(_FLOAT32.pack(rounded))[0] == number)
     except OverflowError:
         return True  # the server refuses numbers beyond FLOAT
 

@@ -43,17 +43,17 @@ def stores_otherwise(source: str, target: str) -> bool:
     return bool(upstream.members) and _have_other_places(upstream.members, here.members)
 
 
-def _have_other_places(members: tuple[str, ...], others: tuple[str, ...]) -> bool:
+def _have_other_places(source: tuple[str, ...], target: tuple[str, ...]) -> bool:
     """Tells whether members of ENUM or SET are in other places, as values may come as numbers.  It does not judge
     members that servers write differently: those with a backslash, or with a character that information_schema shows as
     a question mark."""
-    pairs = zip(members, others, strict=False)
-    return not UNSURE.search("".join((*members, *others))) and any(mine != other for mine, other in pairs)
+    pairs = zip(source, target, strict=False)
+    return not UNSURE.search("".join((*source, *target))) and any(member != other for member, other in pairs)
 
 
 def as_bytes(source: str) -> str:
     """Gives what a server makes of a text type that is declared with CHARACTER SET binary; any other type as it is."""
-    return _TEXT_WORD.sub(lambda found: (found[1] or "") + _OF_BYTES[found[2].lower()], source, count=1)
+    return _TEXT_WORD.sub(lambda match: (match[1] or "") + _OF_BYTES[match[2].lower()], source, count=1)
 
 
 _TEXT_WORD: Final = re.compile(r"^(var|tiny|medium|long)?(char|text)\b", re.IGNORECASE)
@@ -66,10 +66,10 @@ _OTHER_WORDS: Final = {
 
 
 def _read(text: str) -> _Type:
-    found = _TYPE.fullmatch(text)
-    if found is None:
+    match = _TYPE.fullmatch(text)
+    if match is None:
         return _Type("", None, ())
-    word, inside = found[1].lower(), found[2] or ""
+    word, inside = match[1].lower(), match[2] or ""
     return _Type(_OTHER_WORDS.get(word, word), int(inside) if inside.isdecimal() else None, tuple(member_names(inside)))
 
 

@@ -74,7 +74,7 @@ class _Row(NamedTuple):
         return tuple([self.literals[at] for at in self.of.key_at])
 
     @property
-    def matched(self) -> str:
+    def exact_condition(self) -> str:
         """The condition that finds rows with exactly its values."""
         return binary_match(self.of.written, self.literals)
 
@@ -91,16 +91,16 @@ class _Row(NamedTuple):
     def update(self, condition: str, zero: str = "") -> str:
         """Writes the statement that sets the rows which a condition finds to it.  zero: as of `Moment`."""
         cells = zip(self.of.written.columns, self.of.names, self.written, strict=True)
-        assigned = [
-            f"{name}={_written(column, members.assigned(column, value), zero)}" for column, name, value in cells
+        assignments = [
+            f"{name}={_written(column, members.assigned_literal(column, value), zero)}" for column, name, value in cells
         ]
-        return f"UPDATE {self.of.target} SET {','.join([*assigned, *self.of.stay])} WHERE {condition}"
+        return f"UPDATE {self.of.target} SET {','.join([*assignments, *self.of.stay])} WHERE {condition}"
 
 
 def _written(column: Column, literal: str, zero: str) -> str:
     """Gives the literal by which a value is written, which is another one for the error value of an ENUM."""
-    written = members.written(column.type, literal)
-    return zero if zero and written is not literal else written
+    written_literal = members.written_literal(column.type, literal)
+    return zero if zero and written_literal is not literal else written_literal
 
 
 class Change(NamedTuple):
@@ -217,14 +217,14 @@ class Moment:
     def without(self, number: int, stage: Stage) -> tuple[Moment, Change]:
         """Takes out the change that the target refuses at a stage.  Gives the others, and the refused one.  Of a change
         whose old and new row are written by two statements, only the refused half is taken out."""
-        change = next(other for other in self.changes if other.number == number)
-        others = [other for other in self.changes if other.number != number]
+        change = next(row_change for row_change in self.changes if row_change.number == number)
+        others = [row_change for row_change in self.changes if row_change.number != number]
         is_whole = change.new is not None and not change.row_after.of.shape.lacks
         if change.old is not None and is_whole and (change.moves or not self.key):
-            goes = change._replace(kind=int(Kind.DELETE), new=None)
-            comes = change._replace(kind=int(Kind.INSERT), old=None)
-            change, half = (goes, comes) if stage is Stage.DELETE else (comes, goes)
-            others = sorted([*others, half], key=lambda other: other.number)
+            deletion = change._replace(kind=int(Kind.DELETE), new=None)
+            insertion = change._replace(kind=int(Kind.INSERT), old=None)
+            change, half = (deletion, insertion) if stage is Stage.DELETE else (insertion, deletion)
+            others = sorted([*others, half], key=lambda row_change: row_change.number)
         return replace(self, changes=tuple(others)), change
 
     @property
@@ -239,18 +239,18 @@ class Moment:
         return {change.row_after.key: change for change in self.changes if change.new is not None}
 
     @cached_property
-    def _gone(self) -> list[tuple[str, ...]]:
+    def _vacated(self) -> list[tuple[str, ...]]:
         """The keys from which rows go, each once."""
         return list(dict.fromkeys(change.row_before.key for change in self.changes if change.moves))
 
     def _whole(self, rendering: Rendering, *, is_single: bool) -> Iterator[Numbered]:
         """Writes whole rows."""
         images, first = self._images, self.changes[0].number
-        gone = set(self._gone)
-        for sql in self._deleting(self._gone):
+        vacated = set(self._vacated)
+        for sql in self._deleting(self._vacated):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._guards()
-        for sql in self._deleting([key for key in images if key not in gone]):
+        for sql in self._deleting([key for key in images if key not in vacated]):
             yield first, self._statement(Stage.DELETE, sql)
         if rendering.safe_mode:
             yield from self._freeing(stays=False)
@@ -260,14 +260,14 @@ class Moment:
         """Writes rows of which messages do not hold all columns."""
         images, first = self._images, self.changes[0].number
         is_part = any(change.is_part for change in images.values())
-        gone, but = [key for key in self._gone if key not in images], ""
+        vacated, exclusion = [key for key in self._vacated if key not in images], ""
         if not is_exact(self.table, self.key):  # a row may come under another spelling of its key
-            but = f" AND NOT ({' OR '.join(f'({self._is_one(key)})' for key in images)})"
-        for sql in () if is_part else self._deleting(gone, but):
+            exclusion = f" AND NOT ({' OR '.join(f'({self._is_one(key)})' for key in images)})"
+        for sql in () if is_part else self._deleting(vacated, exclusion):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._guards()
         if len(images) > 1 and other_uniques(self.table, self.key):
-            yield from self._kept(rendering)
+            yield from self._by_kept_values(rendering)
             return
         yield from self._freeing(stays=True) if rendering.safe_mode else ()
         for key, change in images.items():
@@ -278,24 +278,24 @@ class Moment:
                 continue
             conditions = [self._has_key(key)]
             if self.key in self.table.prefixes:  # under which a row is not found in another spelling
-                goes = " OR ".join(f"({self._has_key(gone_key)})" for gone_key in self._gone) or "0"
+                goes = " OR ".join(f"({self._has_key(vacated_key)})" for vacated_key in self._vacated) or "0"
                 conditions.append(f"({self._is_one(key)})" + ("" if rendering.safe_mode else f" AND ({goes})"))
             sql, *fallbacks = (change.row_after.update(condition, self.zero) for condition in conditions)
             insert = f"{change.row_after.of.insert}{','.join(change.row_after.values(self.zero))})"
             otherwise = tuple(text.encode() for text in (*fallbacks, insert))
             yield change.number, self._statement(Stage.WRITE, sql, otherwise=otherwise)
 
-    def _kept(self, rendering: Rendering) -> Iterator[Numbered]:
+    def _by_kept_values(self, rendering: Rendering) -> Iterator[Numbered]:
         """Writes such rows where they may trade unique values: they are deleted and inserted, and get back from
         temporary tables what the messages do not hold."""
         first, restoring = self.changes[0].number, list[str]()
         for number, of in enumerate({change.row_after.of for change in self._images.values()}):
             keys = [key for key, change in self._images.items() if change.row_after.of is of]
             extra = [c for name, c in self.table.columns.items() if name not in of.shape.names and not c.generated]
-            kept = quote_name(rendering.scratch_schema, f"kept values {number}")
-            for sql in self._keeping(kept, keys, extra) if extra else ():
+            kept_table = quote_name(rendering.scratch_schema, f"kept values {number}")
+            for sql in self._keeping(kept_table, keys, extra) if extra else ():
                 yield first, self._statement(Stage.DELETE, sql)
-            restoring += self._restoring(kept, extra) if extra else ()
+            restoring += self._restoring(kept_table, extra) if extra else ()
         for sql in self._deleting(list(self._images), by_one=True):
             yield first, self._statement(Stage.DELETE, sql)
         yield from self._freeing(stays=False) if rendering.safe_mode else ()
@@ -303,20 +303,20 @@ class Moment:
         for sql in restoring:
             yield first, self._statement(Stage.WRITE, sql)
 
-    def _keeping(self, kept: str, keys: Sequence[tuple[str, ...]], extra: Sequence[Column]) -> Iterator[str]:
+    def _keeping(self, kept_table: str, keys: Sequence[tuple[str, ...]], extra: Sequence[Column]) -> Iterator[str]:
         """Copies the keys of rows, and what messages do not hold of them.  TiDB has no CREATE TABLE ... AS SELECT, and
         servers with sql_require_primary_key want a primary key, which the rows' own may not be (a prefix)."""
         columns = [*(self.table.columns[part] for part in self.key), *extra]
         names = ",".join(quote_name(column.name) for column in columns)
         number = quote_name(free_name("kept number", [column.name for column in columns]))
         lines = [f"{number} BIGINT AUTO_INCREMENT PRIMARY KEY", *map(_definition, columns)]
-        yield f"DROP TEMPORARY TABLE IF EXISTS {kept}"
-        yield f"CREATE TEMPORARY TABLE {kept} ({','.join(lines)})"
+        yield f"DROP TEMPORARY TABLE IF EXISTS {kept_table}"
+        yield f"CREATE TEMPORARY TABLE {kept_table} ({','.join(lines)})"
         copied = f"SELECT {','.join(map(_copied, columns))} FROM {self._target}"
         for where in self._conditions(keys, by_one=True):
-            yield f"INSERT INTO {kept} ({names}) {copied} WHERE {where}"
+            yield f"INSERT INTO {kept_table} ({names}) {copied} WHERE {where}"
 
-    def _restoring(self, kept: str, extra: Sequence[Column]) -> Iterator[str]:
+    def _restoring(self, kept_table: str, extra: Sequence[Column]) -> Iterator[str]:
         """Writes what was copied back, and keeps columns as they are which the server would otherwise set."""
         on = " AND ".join(
             f"LEFT(t.{name},{length})=LEFT(kept.{name},{length})" if length else f"t.{name}=kept.{name}"
@@ -325,17 +325,17 @@ class Moment:
         values = [f"t.{quote_name(column.name)}={_copied(column, 'kept.')}" for column in extra]
         names = [quote_name(name) for name in set_by_themselves(self.table) if name not in {c.name for c in extra}]
         values += [f"t.{name}=t.{name}" for name in names]
-        yield f"UPDATE {self._target} t JOIN {kept} kept ON {on} SET {','.join(values)}"
-        yield f"DROP TEMPORARY TABLE {kept}"
+        yield f"UPDATE {self._target} t JOIN {kept_table} kept ON {on} SET {','.join(values)}"
+        yield f"DROP TEMPORARY TABLE {kept_table}"
 
     def _guards(self) -> Iterator[Numbered]:
         """Asks for rows that would be overwritten although their keys are spelled otherwise, but for those that go."""
         if not is_guarded(self.table, self.key):
             return
-        but = "".join(f" AND NOT ({self._has_key(key)})" for key in self._gone)
+        exclusion = "".join(f" AND NOT ({self._has_key(key)})" for key in self._vacated)
         # Of an update without its old row nothing says which key that had.
-        keys = [key for key, one in self._images.items() if one.old is not None or one.kind != Kind.UPDATE]
-        for sql in guards(self.table, self.key, keys, but):
+        keys = [key for key, change in self._images.items() if change.old is not None or change.kind != Kind.UPDATE]
+        for sql in guards(self.table, self.key, keys, exclusion):
             yield self.changes[0].number, self._statement(Stage.DELETE, sql, expect=0)
 
     def _freeing(self, *, stays: bool) -> Iterator[Numbered]:
@@ -343,21 +343,21 @@ class Moment:
         are there, and stay."""
         for change in self._images.values():
             keys = [change.row_after.key, *([change.row_before.key] if change.old is not None else [])]
-            but = "".join(f" AND NOT ({self._is_one(key)})" for key in keys) if stays else ""
+            exclusion = "".join(f" AND NOT ({self._is_one(key)})" for key in keys) if stays else ""
             for unique, positions in change.row_after.of.uniques.items():
                 literals = [change.row_after.literals[at] for at in positions]
                 if "NULL" in literals or (unique == self.key and unique not in self.table.prefixes):
                     continue
                 if self.table.guards_spelling and spelled_texts(self.table, unique):
-                    for sql in guards(self.table, unique, [literals], but):
+                    for sql in guards(self.table, unique, [literals], exclusion):
                         yield change.number, self._statement(Stage.DELETE, sql, expect=0)
-                sql = f"DELETE FROM {self._target} WHERE {self._is_one(tuple(literals), unique)}{but}"
+                sql = f"DELETE FROM {self._target} WHERE {self._is_one(tuple(literals), unique)}{exclusion}"
                 yield change.number, self._statement(Stage.DELETE, sql)
 
-    def _deleting(self, keys: Sequence[tuple[str, ...]], but: str = "", *, by_one: bool = False) -> Iterator[str]:
+    def _deleting(self, keys: Sequence[tuple[str, ...]], exclusion: str = "", *, by_one: bool = False) -> Iterator[str]:
         """Deletes the rows of keys.  by_one: as of `_conditions`."""
         for where in self._conditions(keys, by_one=by_one):
-            yield f"DELETE FROM {self._target} WHERE ({where}){but}"
+            yield f"DELETE FROM {self._target} WHERE ({where}){exclusion}"
 
     def _conditions(self, keys: Sequence[tuple[str, ...]], *, by_one: bool) -> Iterator[str]:
         """Finds the rows of keys.  by_one: also those whose keys are one to the server, where it does not find them by
@@ -415,10 +415,10 @@ class Moment:
         staying = {change.number for change in in_place}
         for change in self.changes:
             if change.old is not None and change.number not in staying:
-                sql = f"DELETE FROM {self._target} WHERE {change.row_before.matched} LIMIT 1"
+                sql = f"DELETE FROM {self._target} WHERE {change.row_before.exact_condition} LIMIT 1"
                 yield change.number, self._statement(Stage.DELETE, sql, expect=1)
         for change in _from_the_end(in_place):
-            sql = f"{change.row_after.update(change.row_before.matched, self.zero)} LIMIT 1"
+            sql = f"{change.row_after.update(change.row_before.exact_condition, self.zero)} LIMIT 1"
             yield change.number, self._statement(Stage.WRITE, sql, expect=1)
         coming = [change for change in self.changes if change.new is not None and change.number not in staying]
         yield from self._inserting(coming, is_single=is_single)
@@ -454,11 +454,11 @@ def _copied(column: Column, alias: str = "") -> str:
 def _from_the_end(updates: Sequence[Change]) -> Iterator[Change]:
     """Gives updates of rows without a key so that one whose row becomes like another's comes behind that one: rows that
     are alike in what messages hold may differ in what only the target has."""
-    updates_left = list(updates)
-    waiting = Counter(change.row_before.matched for change in updates_left)
-    while updates_left:
-        free = [change for change in updates_left if not waiting[change.row_after.matched]] or updates_left[:1]
+    remaining = list(updates)
+    old_rows = Counter(change.row_before.exact_condition for change in remaining)
+    while remaining:
+        free = [change for change in remaining if not old_rows[change.row_after.exact_condition]] or remaining[:1]
         for change in free:
-            waiting[change.row_before.matched] -= 1
+            old_rows[change.row_before.exact_condition] -= 1
             yield change
-        updates_left = [change for change in updates_left if not any(change is update for update in free)]
+        remaining = [change for change in remaining if not any(change is update for update in free)]

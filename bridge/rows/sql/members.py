@@ -60,7 +60,7 @@ def _digits(name: str) -> str:
     return "".join(str(unicodedata.digit(letter, letter)) for letter in letters)
 
 
-def written(column_type: str, literal: str) -> str:
+def written_literal(column_type: str, literal: str) -> str:
     """Gives the literal by which a value is written into a column."""
     zero = zero_of(column_type)
     if zero is None or not (literal == _NUMBER or (literal == _NAME and zero.is_empty_name)):
@@ -104,16 +104,16 @@ _EXACT_MEMBERS: Final = 53
 """So many bits a number of floating point tells apart."""
 
 
-def compared(column: Column, literal: str) -> str:
+def compared_literal(column: Column, literal: str) -> str:
     """Gives the literal with which a column is compared without an index."""
     members = _members(column.type)
-    return _named(members, literal) if len(members) > _EXACT_MEMBERS else literal
+    return _by_names(members, literal) if len(members) > _EXACT_MEMBERS else literal
 
 
-def assigned(column: Column, literal: str) -> str:
+def assigned_literal(column: Column, literal: str) -> str:
     """Gives the literal that an UPDATE sets a column to."""
     members = _members(column.type)
-    return _named(members, literal) if any(map(str.isdecimal, members)) else literal
+    return _by_names(members, literal) if any(map(str.isdecimal, members)) else literal
 
 
 @lru_cache(maxsize=1000)
@@ -125,7 +125,7 @@ def _members(column_type: str) -> tuple[str, ...]:
     return () if "" in members else members
 
 
-def _named(members: tuple[str, ...], literal: str) -> str:
+def _by_names(members: tuple[str, ...], literal: str) -> str:
     if not literal.isdecimal():
         return literal
     mask = int(literal)

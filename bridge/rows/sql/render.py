@@ -54,11 +54,11 @@ def render(net: NetChanges, rendering: Rendering) -> Iterator[Statement]:
 
 def _render_keyed(net: KeyedChanges, rendering: Rendering) -> Iterator[Statement]:
     table = net.table
-    gone = (keys_of(rows.columns, rows.freed, net.key) for rows in net.written if len(rows.freed))
+    freed_keys = (keys_of(rows.columns, rows.freed, net.key) for rows in net.written if len(rows.freed))
     target = quote_name(*table.name)
     for sql in guards(table, net.key, [key.split(SEP) for key in net.expected.to_pylist()]):
         yield Statement(Stage.DELETE, table.name, sql.encode(), expect=0)
-    for condition in key_conditions(table, net.key, pa.concat_arrays([net.absent, *gone])):
+    for condition in key_conditions(table, net.key, pa.concat_arrays([net.absent, *freed_keys])):
         yield Statement(Stage.DELETE, table.name, f"DELETE FROM {target} WHERE {condition}".encode())
     for rows in net.written:
         yield from _write(net, rendering, rows)

@@ -52,7 +52,7 @@ _KINDS: Final = np.zeros(256, np.uint8)
 _KINDS[np.frombuffer(b"123456789", np.uint8)] = _POSITIVE
 _KINDS[np.frombuffer(b"-0", np.uint8)] = _OTHER_NUMERAL
 _KINDS[ord("'")], _KINDS[ord("x")], _KINDS[ord("N")] = _QUOTED, _HEX, _NULL
-_SHOWN = 300
+_BEGINNING_CHARACTERS = 300
 _BETWEEN_ROWS = "),("
 STATEMENT_BYTES = 512 * 1024
 """Statements are cut at about this many bytes; longer ones are no faster on MariaDB (measured)."""
@@ -201,7 +201,7 @@ class Statement(NamedTuple):
     @property
     def beginning(self) -> str:
         """The first characters, for an error message."""
-        return self.sql[:_SHOWN].decode(errors="replace")
+        return self.sql[:_BEGINNING_CHARACTERS].decode(errors="replace")
 
     @property
     def size(self) -> int:
@@ -271,9 +271,9 @@ def cut_to_rows(images: pa.Array) -> Iterator[bytes]:
         yield rows.buffers()[2][:size].to_pybytes().replace(SEP.encode(), b",")
 
 
-def cut_to_statements(texts: pa.Array, separator: str, most: int | None = None) -> Iterator[str]:
-    """Joins texts, in order, to bodies of statements: about STATEMENT_BYTES each, of at most `most` texts."""
-    return (separator.join(run.to_pylist()) for run in runs(texts, STATEMENT_BYTES, most))
+def cut_to_statements(texts: pa.Array, separator: str, count_limit: int | None = None) -> Iterator[str]:
+    """Joins texts, in order, to bodies of statements: about STATEMENT_BYTES each, of at most so many texts."""
+    return (separator.join(run.to_pylist()) for run in runs(texts, STATEMENT_BYTES, count_limit))
 
 
 KEYS_PER_DELETE = 2000
@@ -333,9 +333,11 @@ def key_conditions(table: Table, key: tuple[str, ...], keys: pa.Array) -> Iterat
     yield from cut_to_statements(wrapped(template, parts_of(keys, range(len(names)))), " OR ", KEYS_PER_DELETE)
 
 
-def guards(table: Table, unique: tuple[str, ...], values: Sequence[Sequence[str]], but: str = "") -> Iterator[str]:
+def guards(
+    table: Table, unique: tuple[str, ...], values: Sequence[Sequence[str]], exclusion: str = ""
+) -> Iterator[str]:
     """Gives queries of rows whose values of a unique key are one with these to the server, and whose texts have other
-    bytes: such a row must not be overwritten.  but: a further condition.
+    bytes: such a row must not be overwritten.  exclusion: a further condition.
 
     TiDB would take a text that equals a literal for the literal, bytes included: it does not see that two bounds are
     one.
@@ -357,12 +359,17 @@ def guards(table: Table, unique: tuple[str, ...], values: Sequence[Sequence[str]
 
     for start in range(0, len(values), _VALUES_PER_GUARD):
         batch = values[start : start + _VALUES_PER_GUARD]
-        if len(unique) == 1 and len(batch) > 1 and not any(lengths) and all(one[0].startswith("'") for one in batch):
-            body = ",".join(one[0] for one in batch)
+        if (
+            len(unique) == 1
+            and len(batch) > 1
+            and not any(lengths)
+            and all(first.startswith("'") for first, *_ in batch)
+        ):
+            body = ",".join(first for first, *_ in batch)
             where = f"{names[0]} IN ({body}) AND CAST(CONVERT({names[0]} USING utf8mb4) AS BINARY) NOT IN ({body})"
         else:
             where = f"({' OR '.join(map(is_other, batch))})"
-        yield f"SELECT {','.join(names)} FROM {quote_name(*table.name)} WHERE {where}{but} LIMIT 1"
+        yield f"SELECT {','.join(names)} FROM {quote_name(*table.name)} WHERE {where}{exclusion} LIMIT 1"
 
 
 def binary_match(written: WrittenColumns, image: Sequence[str]) -> str:
@@ -378,7 +385,7 @@ def set_by_themselves(table: Table) -> Iterator[str]:
 
 
 def _match(column: Column, literal: str) -> str:
-    name, literal = quote_name(column.name), members.compared(column, literal)
+    name, literal = quote_name(column.name), members.compared_literal(column, literal)
     if column.type == "json" and literal != "NULL":  # JSON of MySQL and TiDB; MariaDB's is text
         document = f"CAST({literal} AS JSON)"
         return f"{name}<=>{document} AND CAST({name} AS BINARY)<=>CAST({document} AS BINARY)"  # 1 = 1.0
