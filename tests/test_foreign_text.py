@@ -88,7 +88,7 @@ def status(text: str) -> PipelineStatus:
 
 def report(text: str) -> Report:
     row = ShownRow(DifferenceKind.DIFFERENT, {text: text}, [ShownCell(text, text, text)], 1, 7, text)
-    table = TableResult(TableName(text, text), different=1, schema=(text,), notes=(text,), shown=[row])
+    table = TableResult(TableName(text, text), different=1, schema=(text,), notes=(text,), first_rows=[row])
     return Report("log", 7, 0.0, [table], [text])
 
 

@@ -113,7 +113,7 @@ def _report_lines(report: Report) -> Iterator[str]:
 
     for table in report.by_name:
         yield from (f"{table.name}: {words}" for words in table.schema)
-        for row in table.shown:
+        for row in table.first_rows:
             yield from row_lines(table.name, row)
         yield from (f"note: {table.name}: {words}" for words in table.notes)
     yield from (f"note: {words}" for words in report.notes)

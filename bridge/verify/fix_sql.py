@@ -101,8 +101,8 @@ def net_changes(table: Table, shape: ComparedColumns, differences: Sequence[Diff
             is_freed = has_others or _is_in_the_way(shape, difference)
             images[is_freed].append(_image(shape, difference.expected).literals)
     names = SEP.join(column.name for column in shape.actual)
-    written = (WrittenRows(names, *(pa.array(group, TEXT) for group in images)),) if any(images) else ()
-    return KeyedChanges(table, key, pa.array(keys, TEXT), written)
+    rows_written = (WrittenRows(names, *(pa.array(group, TEXT) for group in images)),) if any(images) else ()
+    return KeyedChanges(table, key, pa.array(keys, TEXT), rows_written)
 
 
 def _is_in_the_way(shape: ComparedColumns, difference: Difference) -> bool:
@@ -119,10 +119,11 @@ def _statements(table: Table, shape: ComparedColumns, differences: Sequence[Diff
     if shape.key and not table.written_names.issubset(column.name.lower() for column in shape.actual):
         columns = [shape.actual[i] for i in shape.key]
         parts = key_parts(columns, columns)
-        for one in differences:
-            if one.expected and one.actual:
-                yield update_of_row(table, _image(shape, one.expected), any_of(parts, [shape.key_of(one.actual)]))
-        differences = [one for one in differences if not (one.expected and one.actual)]
+        for difference in differences:
+            if difference.expected and difference.actual:
+                condition = any_of(parts, [shape.key_of(difference.actual)])
+                yield update_of_row(table, _image(shape, difference.expected), condition)
+        differences = [difference for difference in differences if not (difference.expected and difference.actual)]
     yield from render(net_changes(table, shape, differences), Rendering(table.name.schema))
 
 
@@ -170,8 +171,8 @@ class FixFile:
         """Takes the differing rows of a table."""
         self._differing.append((table, shape, differences))
 
-    def write(self, made: str, moment: int) -> str:
-        """Writes the file; says how many statements it holds.  made: what it makes, in words; moment: of `Report`."""
+    def write(self, outcome: str, moment: int) -> str:
+        """Writes the file; says how many statements it holds.  outcome: what it makes; moment: of `Report`."""
         statements = [
             statement
             for table, shape, differences in self._differing
@@ -179,7 +180,7 @@ class FixFile:
         ]
         texts = [statement.sql.decode() for stage in Stage for statement in statements if statement.stage is stage]
         at = f", at applied_ts {moment}" if moment else ""
-        lines = self._lines(f"makes {made}{at}", texts)
+        lines = self._lines(f"makes {outcome}{at}", texts)
         self._path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
         return f"{counted(len(self._before) + len(texts) + len(self._after), 'statement')} in {self._path}"
 

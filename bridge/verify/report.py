@@ -58,7 +58,7 @@ class TableResult:
     seconds: float = 0.0
     schema: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    shown: list[ShownRow] = field(default_factory=list)
+    first_rows: list[ShownRow] = field(default_factory=list)
 
     @property
     def is_equal(self) -> bool:
@@ -121,7 +121,7 @@ class Report:
                     "seconds": round(table.seconds, 3),
                     "schema": list(table.schema),
                     "notes": list(table.notes),
-                    "first_rows": list(map(asdict, table.shown)),
+                    "first_rows": list(map(asdict, table.first_rows)),
                 }
                 for table in self.by_name
             ],
@@ -158,18 +158,18 @@ def in_words(column: ColumnInfo, value: bytes | None) -> str:
         return "NULL"
     match column.value_class:
         case ValueClass.BINARY:
-            return _cut(f"x'{value.hex()}'")
+            return _shortened(f"x'{value.hex()}'")
         case ValueClass.NAME:
-            return _cut(repr(value[2:].decode(errors="replace")))
+            return _shortened(repr(value[2:].decode(errors="replace")))
         case ValueClass.FLOAT | ValueClass.DOUBLE:
             return repr(real_number(value)).removesuffix(".0")
         case ValueClass.TEXT | ValueClass.JSON:
-            return _cut(repr(value.decode(errors="replace")))
+            return _shortened(repr(value.decode(errors="replace")))
         case _:
-            return _cut(value.decode(errors="replace"))
+            return _shortened(value.decode(errors="replace"))
 
 
-def _cut(text: str) -> str:
+def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN_BYTES else f"{text[:_SHOWN_BYTES]}... ({len(text)} characters)"
 
 

@@ -77,9 +77,9 @@ class SnapshotReader:
                 where=f"{self._place}, {sql[:200]}",
                 fix="run verify again; a table that is altered often can be left out with --filter",
             )
-        what = "was lost" if isinstance(error, LOST) else "refused a query of verify"
+        failure = "was lost" if isinstance(error, LOST) else "refused a query of verify"
         return StoppedError(
-            f"the server {what}: {server_words(error)}",
+            f"the server {failure}: {server_words(error)}",
             where=f"{self._place}, {sql[:200]}",
             fix="see that the server runs and that the user may read the tables; then run verify again",
         )
@@ -91,9 +91,9 @@ def expected_errors(*places: Target) -> Iterator[None]:
     try:
         yield
     except (MySQLError, OSError) as error:
-        what = "cannot be reached" if isinstance(error, LOST) else "refused a statement of verify"
+        failure = "cannot be reached" if isinstance(error, LOST) else "refused a statement of verify"
         raise TargetError(
-            f"a server {what}: {server_words(error)}",
+            f"a server {failure}: {server_words(error)}",
             where=" or ".join(map(str, places)),
             fix="see that it runs, and that the user may read the tables and the bridge's own database; comparing"
             " with the messages needs CREATE TEMPORARY TABLES there as well",
@@ -166,9 +166,9 @@ def open_target_snapshot(
         with closing(target.connect()) as holder:
             _require_routes(holder, table, routes)
             holder.execute(f"SET SESSION wait_timeout = {_HOLDER_SECONDS}")
-            progress, held = _held(holder, table, lambda progress: _open(sessions, progress, beside))
+            progress, held_seconds = _while_locked(holder, table, lambda progress: _open(sessions, progress, beside))
         stack.pop_all()
-        return TargetSnapshot(tuple(sessions), progress, held)
+        return TargetSnapshot(tuple(sessions), progress, held_seconds)
 
 
 def _require_routes(session: Session, table: ProgressTable, routes: Routes) -> None:
@@ -178,7 +178,7 @@ def _require_routes(session: Session, table: ProgressTable, routes: Routes) -> N
     session.rollback()
 
 
-def _held(
+def _while_locked(
     holder: Session, table: ProgressTable, inside: Callable[[Progress | None], None]
 ) -> tuple[Progress | None, float]:
     """Runs `inside` while the progress row is locked; returns the row, and for how many seconds it was locked."""

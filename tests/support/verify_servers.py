@@ -110,7 +110,7 @@ def said(report: Report) -> set[str]:
     """Everything found: `table: schema words`, `table key finding [columns]`."""
     found = {f"{table.name.table}: {words}" for table in report.tables for words in table.schema}
     for table in report.tables:
-        for row in table.shown:
+        for row in table.first_rows:
             key = ",".join(row.key.values()) or " ".join(str(c.expected or c.actual) for c in row.columns)
             columns = " ".join(cell.column for cell in row.columns) if row.finding == "different" else ""
             copies = f" x{row.copies}" if row.copies > 1 else ""

@@ -49,7 +49,7 @@ class Side:
     """A table as one server has it.
 
     rows: FROM clause; condition: which of its rows take part; alias: of the table that holds the columns, "" for none.
-    others: FROM clauses of further tables whose rows count as well.
+    more_rows: FROM clauses of further tables whose rows count as well.
     """
 
     reader: SnapshotReader
@@ -58,28 +58,28 @@ class Side:
     key: tuple[KeyPart, ...]
     condition: str = "1=1"
     alias: str = ""
-    others: tuple[str, ...] = ()
+    more_rows: tuple[str, ...] = ()
 
-    def source(self, more: str = "1=1") -> str:
+    def source(self, condition: str = "1=1") -> str:
         """FROM and WHERE."""
-        return f"FROM {self.rows} WHERE ({self.condition}) AND ({more})"
+        return f"FROM {self.rows} WHERE ({self.condition}) AND ({condition})"
 
-    def sources(self, more: str = "1=1") -> list[str]:
+    def sources(self, condition: str = "1=1") -> list[str]:
         """FROM and WHERE of each table."""
-        return [self.source(more), *(replace(self, rows=rows).source(more) for rows in self.others)]
+        return [self.source(condition), *(replace(self, rows=rows).source(condition) for rows in self.more_rows)]
 
-    def query(self, values: str, more: str = "1=1") -> str:
+    def query(self, values: str, condition: str = "1=1") -> str:
         """The query of these expressions over all rows."""
-        return " UNION ALL ".join(f"SELECT {values} {source}" for source in self.sources(more))
+        return " UNION ALL ".join(f"SELECT {values} {source}" for source in self.sources(condition))
 
     def tokens(self) -> list[str]:
         """Tells how each value is written in its row's text."""
         return [token(column, self.alias) for column in self.columns]
 
-    def fetch(self, more: str) -> list[KeyValues]:
+    def fetch(self, condition: str) -> list[KeyValues]:
         """Gives the rows under a further condition."""
         values = [readable(column, self.alias) for column in self.columns]
-        return [unhexed(row) for row in self.reader.rows(self.query(",".join(values), more))]
+        return [unhexed(row) for row in self.reader.rows(self.query(",".join(values), condition))]
 
     def buckets(self) -> dict[int, tuple[int, int]]:
         """Gives how many rows there are in each bucket of hashes, and the sum of these."""
@@ -131,12 +131,12 @@ class TableComparison:
         self, walk: RangeWalk, expected: SnapshotReader | None = None, actual: SnapshotReader | None = None
     ) -> None:
         """Compares ranges of the walk beside other workers, with readers of this worker's own."""
-        own = replace(
+        own_comparison = replace(
             self,
             expected=replace(self.expected, reader=expected or self.expected.reader),
             actual=replace(self.actual, reader=actual or self.actual.reader),
         )
-        walk.work(own._compare, own._found, self.throttle.wait)
+        walk.work(own_comparison._compare, own_comparison._chunk_end, self.throttle.wait)
 
     def run(self) -> Tally:
         """Compares the whole table with one worker."""
@@ -152,19 +152,19 @@ class TableComparison:
         tally.differences = without_moved(self.shape, tally.differences)
         return tally
 
-    def again(self, keys: Sequence[KeyValues]) -> list[Difference]:
+    def compare_again(self, keys: Sequence[KeyValues]) -> list[Difference]:
         """Compares the rows of these keys again; without a key, all rows."""
         if not self.has_ranges:
-            wanted = set(keys)
-            return [difference for difference in self._as_one().differences if difference.key in wanted]
+            meant = set(keys)
+            return [difference for difference in self._as_one().differences if difference.key in meant]
         differences: list[Difference] = []
         for start in range(0, len(keys), KEYS_PER_FETCH):
             batch = keys[start : start + KEYS_PER_FETCH]
-            left, right = self._both(lambda side, batch=batch: side.fetch(any_of(side.key, batch)))  # type: ignore[misc]
-            differences += by_key(self.shape, left, right)
+            expected, actual = self._from_both(lambda side, batch=batch: side.fetch(any_of(side.key, batch)))  # type: ignore[misc]
+            differences += by_key(self.shape, expected, actual)
         return differences
 
-    def _both(self, look: Callable[[Side], T]) -> tuple[T, T]:
+    def _from_both(self, look: Callable[[Side], T]) -> tuple[T, T]:
         """Asks both sides at once, or one after the other when they share a session."""
         if self.expected.reader is self.actual.reader:
             return look(self.expected), look(self.actual)
@@ -175,26 +175,26 @@ class TableComparison:
             expected = later.result()
         return expected, actual
 
-    def _found(self, low: KeyValues | None, rows: int) -> KeyValues | None:
+    def _chunk_end(self, low: KeyValues | None, rows: int) -> KeyValues | None:
         """Finds where a chunk ends."""
         return self._boundary(self.expected, (low, None), rows - 1)
 
     def _boundary(self, side: Side, within: KeyRange, offset: int) -> KeyValues | None:
-        rows, *more = side.sources(between(side.key, *within))
-        ends = side.reader.rows(boundary_query(side.key, rows, offset, *more))
+        rows, *more_sources = side.sources(between(side.key, *within))
+        ends = side.reader.rows(boundary_query(side.key, rows, offset, *more_sources))
         return unhexed(ends[0]) if ends else None
 
     def _compare(self, chunk: KeyRange) -> tuple[int, list[Difference]]:
         """Tells how many rows the range should have, and what differs in it."""
-        expected, actual = self._both(lambda side: self._fingerprint(side, chunk))
+        expected, actual = self._from_both(lambda side: self._fingerprint(side, chunk))
         if expected.is_surely(actual):
             return expected.rows, []
         rows = max(expected.rows, actual.rows)
         larger = self.expected if expected.rows >= actual.rows else self.actual
         parts = list(self._divided(larger, chunk, rows)) if rows > LEAF_ROWS else []
         if len(parts) <= 1:
-            left, right = self._both(lambda side: side.fetch(between(side.key, *chunk)))
-            return expected.rows, by_key(self.shape, left, right)
+            expected_rows, actual_rows = self._from_both(lambda side: side.fetch(between(side.key, *chunk)))
+            return expected.rows, by_key(self.shape, expected_rows, actual_rows)
         return expected.rows, [difference for part in parts for difference in self._compare(part)[1]]
 
     def _fingerprint(self, side: Side, chunk: KeyRange) -> Fingerprint:
@@ -215,13 +215,13 @@ class TableComparison:
         """Compares a table without a key.  Of one that differs, the rows of all buckets that differ are fetched before
         any is compared, since JSON of one meaning may have two hashes."""
         self.throttle.wait()
-        expected, actual = self._both(lambda side: self._fingerprint(side, (None, None)))
+        expected, actual = self._from_both(lambda side: self._fingerprint(side, (None, None)))
         tally = Tally(expected.rows, 1)
         if not expected.is_surely(actual):
-            left, right = self._both(Side.buckets)
+            left, right = self._from_both(Side.buckets)
             unlike = [bucket for bucket in {**left, **right} if bucket < 0 or left.get(bucket) != right.get(bucket)]
-            fetched = self._both(lambda side: side.fetch(side.in_bucket(unlike))) if unlike else ((), ())
-            tally.differences = as_multisets(self.shape, *fetched)
+            rows = self._from_both(lambda side: side.fetch(side.in_bucket(unlike))) if unlike else ((), ())
+            tally.differences = as_multisets(self.shape, *rows)
         self.on_chunk(expected.rows)
         return tally
 
@@ -234,7 +234,7 @@ class WorkerPool(Generic[T]):
     """Workers and the tables that they share.  tables: in the order in which they are begun."""
 
     def __init__(self, tables: Iterable[T]) -> None:
-        self._waiting = deque(tables)
+        self._tables = deque(tables)
         self._changed = Condition()
         self._shared: list[Shared] = []
         self._owners = 0
@@ -281,9 +281,9 @@ class WorkerPool(Generic[T]):
         """Hands tables to one worker until none is left."""
         while True:
             with self._changed:
-                if self._is_stopped or not self._waiting:
+                if self._is_stopped or not self._tables:
                     return
-                table = self._waiting.popleft()
+                table = self._tables.popleft()
                 self._owners += 1
             try:
                 yield table
@@ -304,7 +304,7 @@ class WorkerPool(Generic[T]):
             with self._changed:
                 self._shared.remove((comparison, walk))
 
-    def others_tables(self) -> Iterator[Shared]:
+    def unfinished_tables(self) -> Iterator[Shared]:
         """Gives tables that other workers have begun and that have ranges left, until all are compared."""
         while (shared := self._next_shared()) is not None:
             yield shared

@@ -127,11 +127,11 @@ def token(column: ColumnInfo, alias: str = "") -> str:
     value = canonical(column, alias)
     if column.value_class in _PLAIN:
         return f"IFNULL({value},'N')"
-    shown = value
+    content = value
     if column.data_type in _HUGE:
         # As bytes: MariaDB joins no text of ascii with one of the connection's character set (error 1267).
-        shown = f"IF(LENGTH({value})>{_INLINE_BYTES},CAST(SHA2({value},256) AS BINARY),{value})"
-    return f"IFNULL(CONCAT(LENGTH({value}),':',{shown}),'N')"
+        content = f"IF(LENGTH({value})>{_INLINE_BYTES},CAST(SHA2({value},256) AS BINARY),{value})"
+    return f"IFNULL(CONCAT(LENGTH({value}),':',{content}),'N')"
 
 
 def readable(column: ColumnInfo, alias: str = "") -> str:
@@ -154,7 +154,7 @@ def fingerprint_query(tokens: Sequence[str], *rows: str, separator: str = COMMA)
     write them to a table, and costs a third more where that does not fit into memory.
     """
     total = f"COALESCE(SUM(IFNULL({row_hash(tokens, separator)},{_UNHASHED})),0)"
-    first, *more = (f"SELECT COUNT(*) AS found,{total} AS total {some}" for some in rows)
+    first, *more = (f"SELECT COUNT(*) AS found,{total} AS total {source}" for source in rows)
     return f"SELECT SUM(found),SUM(total) FROM ({' UNION ALL '.join([first, *more])}) parts" if more else first
 
 
@@ -241,19 +241,20 @@ def in_key_order(definition: Definition, parts: Sequence[KeyPart]) -> str:
     return " FORCE INDEX (PRIMARY)" if all(part.is_plain for part in parts) else ""
 
 
-def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int, *more: str) -> str:
-    """Writes the query of the key that is `offset` rows behind the first, in canonical form.  rows, more: its FROM and
-    WHERE, for each table that takes part."""
+def boundary_query(parts: Sequence[KeyPart], rows: str, offset: int, *more_rows: str) -> str:
+    """Writes the query of the key that is `offset` rows behind the first, in canonical form.  rows, more_rows: its FROM
+    and WHERE, for each table that takes part."""
     values = ",".join(readable(part.column, part.alias) for part in parts)
     order = ",".join(part.ordered for part in parts)
-    if not more:
+    if not more_rows:
         return f"SELECT {values} {rows} ORDER BY {order} LIMIT 1 OFFSET {offset}"
-    named = ",".join(f"{readable(part.column, part.alias)} AS v{i}" for i, part in enumerate(parts))
+    named_values = ",".join(f"{readable(part.column, part.alias)} AS v{i}" for i, part in enumerate(parts))
     places = ",".join(f"{part.ordered} AS o{i}" for i, part in enumerate(parts))
-    each = (f"(SELECT {named},{places} {some} ORDER BY {order} LIMIT {offset + 1})" for some in (rows, *more))
+    sources = (rows, *more_rows)
+    queries = (f"(SELECT {named_values},{places} {source} ORDER BY {order} LIMIT {offset + 1})" for source in sources)
     numbers = range(len(parts))
     return (
-        f"SELECT {','.join(f'v{i}' for i in numbers)} FROM ({' UNION ALL '.join(each)}) found"
+        f"SELECT {','.join(f'v{i}' for i in numbers)} FROM ({' UNION ALL '.join(queries)}) found"
         f" ORDER BY {','.join(f'o{i}' for i in numbers)} LIMIT 1 OFFSET {offset}"
     )
 
@@ -290,8 +291,8 @@ def _beyond(parts: Sequence[KeyPart], bound: KeyValues, sign: str, last_sign: st
 
 def any_of(parts: Sequence[KeyPart], keys: Sequence[KeyValues]) -> str:
     """Writes the condition for these keys."""
-    each = (map(_beside, parts, repeat("="), key) for key in keys)
-    return " OR ".join(f"({' AND '.join(conditions)})" for conditions in each)
+    conditions_of_keys = (map(_beside, parts, repeat("="), key) for key in keys)
+    return " OR ".join(f"({' AND '.join(conditions)})" for conditions in conditions_of_keys)
 
 
 def literal_of(column: ColumnInfo, value: bytes | None) -> str:

@@ -29,7 +29,7 @@ class ChunkSize:
         self.rows = min(_FIRST_ROWS, _MOST_ROWS)
         """How many rows the next chunk holds."""
 
-    def took(self, seconds: float) -> None:
+    def adjust(self, seconds: float) -> None:
         """Tells how long the last chunk took; the next one is larger or smaller, by a factor of 4 at most."""
         factor = min(_LARGEST_STEP, max(1 / _LARGEST_STEP, self._seconds / max(seconds, 1e-4)))
         self.rows = min(_MOST_ROWS, max(_FEWEST_ROWS, int(self.rows * factor)))
@@ -73,7 +73,7 @@ class RangeWalk:
                 pause()
                 began = time.monotonic()
                 rows, differences = compare(chunk)
-                self._done(rows, differences, time.monotonic() - began)
+                self._add_result(rows, differences, time.monotonic() - began)
         except BaseException as error:
             with self._changed:
                 self._failure = self._failure or error
@@ -100,9 +100,9 @@ class RangeWalk:
             self._at_work += 1
             return low, self._low
 
-    def _done(self, rows: int, differences: Sequence[Difference], seconds: float) -> None:
+    def _add_result(self, rows: int, differences: Sequence[Difference], seconds: float) -> None:
         with self._changed:
-            self._size.took(seconds)
+            self._size.adjust(seconds)
             self._tally.rows += rows
             self._tally.chunks += 1
             self._tally.differences += differences

@@ -152,18 +152,18 @@ def by_key(shape: ComparedColumns, expected: Iterable[KeyValues], actual: Iterab
     differences: list[Difference] = []
     missing, extra = list(expected), list(actual)
     for look in (tuple, shape.identity, shape.spelling):
-        pairs, missing, extra = _paired(shape, missing, extra, look)
+        pairs, missing, extra = _pair_rows(shape, missing, extra, look)
         differences += (
-            Difference(DifferenceKind.DIFFERENT, shape.key_of(row), row, other)
-            for row, other in pairs
-            if not shape.is_equal(row, other)
+            Difference(DifferenceKind.DIFFERENT, shape.key_of(row), row, target_row)
+            for row, target_row in pairs
+            if not shape.is_equal(row, target_row)
         )
     differences += (Difference(DifferenceKind.MISSING, shape.key_of(row), row, None) for row in missing)
     differences += (Difference(DifferenceKind.EXTRA, shape.key_of(row), None, row) for row in extra)
     return sorted(differences, key=lambda difference: [value or b"" for value in difference.key])
 
 
-def _paired(
+def _pair_rows(
     shape: ComparedColumns,
     expected: Sequence[KeyValues],
     actual: Sequence[KeyValues],
@@ -171,24 +171,24 @@ def _paired(
 ) -> tuple[list[tuple[KeyValues, KeyValues]], list[KeyValues], list[KeyValues]]:
     """Pairs the rows of both sides whose keys are equal in the form of `look`, and gives the rows of each side that are
     left."""
-    waiting: dict[Hashable, list[KeyValues]] = {}
+    by_form: dict[Hashable, list[KeyValues]] = {}
     for row in actual:
-        waiting.setdefault(look(shape.key_of(row)), []).append(row)
-    pairs, alone = [], []
+        by_form.setdefault(look(shape.key_of(row)), []).append(row)
+    pairs, unpaired = [], []
     for row in expected:
-        others = waiting.get(look(shape.key_of(row)))
-        if others:
-            pairs.append((row, others.pop()))
+        candidates = by_form.get(look(shape.key_of(row)))
+        if candidates:
+            pairs.append((row, candidates.pop()))
         else:
-            alone.append(row)
-    return pairs, alone, [row for rows in waiting.values() for row in rows]
+            unpaired.append(row)
+    return pairs, unpaired, [row for rows in by_form.values() for row in rows]
 
 
 def without_moved(shape: ComparedColumns, differences: Iterable[Difference]) -> list[Difference]:
     """Compares all rows that differ once more: one that two servers order differently is missing in one range and extra
     in another, but the target has it."""
-    both = [(one.expected, one.actual) for one in differences]
-    return by_key(shape, [row for row, _ in both if row], [row for _, row in both if row])
+    rows = [(difference.expected, difference.actual) for difference in differences]
+    return by_key(shape, [row for row, _ in rows if row], [row for _, row in rows if row])
 
 
 def _folded(text: str, collation: str) -> str:

@@ -22,7 +22,7 @@ from bridge.model import PartitionId, PartitionStart, SchemaChange, TableName, g
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.ddl_journal import NOTHING_TO_RUN, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import Progress
-from bridge.pipeline.order import is_wanted as wanted
+from bridge.pipeline.order import is_wanted
 from bridge.protocols.values.event_time import SNAPSHOT_PLACE
 from bridge.rows.moments import Moment, is_of_sending
 from bridge.tso import tso_ms
@@ -140,10 +140,10 @@ class Coverage:
     def begin_filtered(self, name: TableName, begin: int) -> None:
         """Compares of a table, of which event filters leave out row changes, only what comes after the copy from which
         its pipeline began (TSO)."""
-        one = self.of(name)
-        if one.is_there is not False and (one.cut is None or one.cut.moment.last < begin):
+        table = self.of(name)
+        if table.is_there is not False and (table.cut is None or table.cut.moment.last < begin):
             cut = Cut(Moment.at(begin - 1), {})
-            self.tables[name.folded] = TableCoverage(name, cut, since=_FILTERED, is_there=one.is_there)
+            self.tables[name.folded] = TableCoverage(name, cut, since=_FILTERED, is_there=table.is_there)
 
 
 def coverage_of(
@@ -163,24 +163,24 @@ def coverage_of(
         coverage.put(name, Cut(Moment.at(since), {}) if since else None, since=_LOST if since else "")
     for change in changes:
         classified = classify(change.text, change.schema, is_certain=not change.is_unclear)
-        named = classified.classified if isinstance(classified, Refused) else classified
+        subject = classified.classified if isinstance(classified, Refused) else classified
         if change.is_unclear:
-            for name in _meant(coverage, named.tables) if named else ():
+            for name in _possible_tables(coverage, subject.tables) if subject else ():
                 coverage.begin(name, change, is_there=None)
         elif isinstance(classified, Classified):
             _apply(coverage, change, classified)
     return coverage
 
 
-def _meant(coverage: Coverage, tables: Sequence[TableName]) -> list[TableName]:
+def _possible_tables(coverage: Coverage, tables: Sequence[TableName]) -> list[TableName]:
     """Gives tables that an unclear statement may mean: all of one name where the database is not known."""
     bare = {name.table.lower() for name in tables if not name.schema}
-    others = (one.name for one in coverage.tables.values() if one.is_there is not False)
-    return [*(name for name in tables if name.schema), *(name for name in others if name.table.lower() in bare)]
+    known_names = (table.name for table in coverage.tables.values() if table.is_there is not False)
+    return [*(name for name in tables if name.schema), *(name for name in known_names if name.table.lower() in bare)]
 
 
 def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> None:
-    tables, cut, is_told = classified.tables, Cut.of(change), change.commit_ts > coverage.since
+    tables, cut, is_retained = classified.tables, Cut.of(change), change.commit_ts > coverage.since
     if classified.kind is StatementKind.RECOVER_TABLE or ChangeClass.EXCHANGE_PARTITION in classified.classes:
         for name in tables:  # it moves rows that no message mentions
             coverage.begin(name, change, is_there=coverage.of(name).is_there)
@@ -191,21 +191,21 @@ def _apply(coverage: Coverage, change: LoggedChange, classified: Classified) -> 
         ):
             # Rows of other partitions in its second may be of a table dropped before, if there was one.
             is_dated, is_first = cut.is_dated_by_start, coverage.of(tables[0]).cut is None
-            of_all = None if is_told and is_first and is_dated else cut
-            coverage.put(tables[0], of_all, is_made=is_told and (is_first or not is_dated), is_there=True)
+            of_all = None if is_retained and is_first and is_dated else cut
+            coverage.put(tables[0], of_all, is_made=is_retained and (is_first or not is_dated), is_there=True)
         case StatementKind.TRUNCATE_TABLE if cut.is_dated_by_start:
             coverage.begin(tables[0], change, is_there=coverage.of(tables[0]).is_there)
         case StatementKind.TRUNCATE_TABLE:
-            coverage.put(tables[0], cut, is_made=is_told, is_there=coverage.of(tables[0]).is_there)
+            coverage.put(tables[0], cut, is_made=is_retained, is_there=coverage.of(tables[0]).is_there)
         case StatementKind.DROP_TABLE:
             for name in tables:
                 coverage.put(name, cut, is_there=False)
         case StatementKind.DROP_DATABASE | StatementKind.CREATE_DATABASE if (
             ChangeClass.DROP_DATABASE in classified.classes
         ):
-            for one in list(coverage.tables.values()):
-                if one.name.schema.lower() == classified.database.lower():
-                    coverage.put(one.name, cut, is_there=False)
+            for table in list(coverage.tables.values()):
+                if table.name.schema.lower() == classified.database.lower():
+                    coverage.put(table.name, cut, is_there=False)
         case StatementKind.RENAME_TABLE:
             for old, new in list(pairwise(tables))[::2]:
                 _rename(coverage, old, new, change)
@@ -233,9 +233,11 @@ def applied_changes(
     applied: list[LoggedChange] = []
     for change in changes:
         logged = SchemaChange(change.commit_ts, change.schema, "", change.text, "")
-        is_wanted = type(classify(change.text, change.schema)) is not Refused and wanted(logged, options.tables, set())
+        is_clear = type(classify(change.text, change.schema)) is not Refused
         is_pending = (change.commit_ts, change.schema, change.text) in pending
-        if is_pending or not (is_wanted and _has_run(change, progress, read)):
+        if is_pending or not (
+            is_clear and is_wanted(logged, options.tables, set()) and _has_run(change, progress, read)
+        ):
             continue
         entry = journal.find(look, logged)
         if entry is not None and entry.state is JournalState.SKIPPED:
@@ -248,8 +250,8 @@ def applied_changes(
 def _is_left_out(entry: JournalEntry) -> bool:
     """Tells whether a schema change touched no row.  Where one had run for another shard, rows of its own shard from
     before it lack what came with it."""
-    known = classify(entry.statement, entry.schema)
-    is_alter = isinstance(known, Classified) and known.kind is StatementKind.ALTER_TABLE
+    classified = classify(entry.statement, entry.schema)
+    is_alter = isinstance(classified, Classified) and classified.kind is StatementKind.ALTER_TABLE
     is_confirmed = entry.state is JournalState.CONFIRMED and not is_alter
     return is_confirmed or entry.state is JournalState.IGNORED or entry.outcome == NOTHING_TO_RUN
 
@@ -269,8 +271,8 @@ def as_run(
         yield replace(change, is_unclear=True)
     elif routed := target_statement(change.text, change.schema, routes):
         tables = classified.tables if accepts and isinstance(classified, Classified) else ()
-        taken = {accepts(*name) for name in tables} if accepts else set()
-        is_unclear = change.is_unclear or (entry is not None and entry.is_by_hand and len(taken) > 1)
+        choices = {accepts(*name) for name in tables} if accepts else set()
+        is_unclear = change.is_unclear or (entry is not None and entry.is_by_hand and len(choices) > 1)
         yield replace(change, text=routed[0], schema=routed[1], is_unclear=is_unclear)
 
 

@@ -91,16 +91,16 @@ def hash_ranges(
     """Hashes ranges on the target, each by one query, with all readers at once.  meanwhile: runs beside that."""
     pool = WorkerPool(ranges)
 
-    def hashed(table: LoggedTable, place: int, numbers: KeyNumbers, reader: SnapshotReader) -> HashedRange:
+    def hash_range(table: LoggedTable, place: int, numbers: KeyNumbers, reader: SnapshotReader) -> HashedRange:
         throttle.wait()
         began = time.monotonic()
         rows = actual_side(table, reader, [numbers]).source()
-        found = reader.rows(fingerprint_query(literals_of(table), rows, separator=SEPARATOR))
-        return HashedRange(table, place, numbers, fingerprint_of(found[0]), time.monotonic() - began)
+        answer = reader.rows(fingerprint_query(literals_of(table), rows, separator=SEPARATOR))
+        return HashedRange(table, place, numbers, fingerprint_of(answer[0]), time.monotonic() - began)
 
     def work(reader: SnapshotReader) -> list[HashedRange]:
         with pool.at_work():
-            return [hashed(*one, reader) for one in pool.own_tables()]
+            return [hash_range(*parts, reader) for parts in pool.own_tables()]
 
     return pool.results([partial(work, reader) for reader in readers], throttle, meanwhile)
 
@@ -114,18 +114,18 @@ class LoadedTable:
 
     table: LoggedTable
     session: Session
-    refused: str = ""
+    refusal: str = ""
 
     def run(self, sql: str) -> None:
         """Runs a statement of this table, unless the target has refused a value before.  Raises any other error."""
-        if self.refused:
+        if self.refusal:
             return
         try:
             self.session.execute(sql)
         except MySQLError as error:
             if error_code(error) not in REFUSED_VALUE:
                 raise
-            self.refused = server_words(error)
+            self.refusal = server_words(error)
 
 
 def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[int, str]]) -> None:
@@ -133,12 +133,12 @@ def load(target: Target, tables: Sequence[LoadedTable], inserts: Iterator[tuple[
 
     inserts: each with the number of its table.
     """
-    numbered = {one.table.number: one for one in tables}
+    by_number = {table.table.number: table for table in tables}
     try:
-        for one in tables:
-            one.run(one.table.create())
+        for table in tables:
+            table.run(table.table.create())
         for number, insert in inserts:
-            numbered[number].run(insert)
+            by_number[number].run(insert)
     except MySQLError as error:
         if not (isinstance(error, TooLargeError) or error_code(error) in NO_ROOM):
             raise
@@ -166,9 +166,9 @@ def shown_with_position(table: LoggedTable, reader: SnapshotReader, difference: 
 
 def table_notes(table: LoggedTable) -> tuple[str, ...]:
     """Notes what of a table is not compared, or not with certainty."""
-    seen = {column.name.lower() for column in table.shape.actual}
-    unseen = [c.name for name, c in table.definition.columns.items() if name not in seen and not c.generated]
-    notes = [f"no message has the column {name}: its values are not covered" for name in unseen if seen]
+    compared = {column.name.lower() for column in table.shape.actual}
+    uncompared = [c.name for name, c in table.definition.columns.items() if name not in compared and not c.generated]
+    notes = [f"no message has the column {name}: its values are not covered" for name in uncompared if compared]
     if table.uncovered:
         notes.append(
             f"{table.uncovered}: none of its rows are covered; compare it with the source (--against upstream)"
@@ -182,13 +182,16 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
 
 
 def log_notes(
-    control: Control, cut: Iterable[tuple[PartitionId, Extent]], names: Collection[TableName], options: VerifyOptions
+    control: Control,
+    extents: Iterable[tuple[PartitionId, Extent]],
+    names: Collection[TableName],
+    options: VerifyOptions,
 ) -> Iterator[str]:
     """Notes what of the log is not compared.
 
-    cut: partitions whose first messages Kafka no longer holds.  names: the tables of the log.
+    extents: partitions whose first messages Kafka no longer holds.  names: the tables of the log.
     """
-    for (topic, partition), extent in cut:
+    for (topic, partition), extent in extents:
         yield (
             f"{topic}/{partition} begins at offset {extent.low:,}: of tables made before its first message, rows that"
             " no message mentions are not covered"

@@ -201,8 +201,8 @@ class LoggedTable:
     def uncovered_query(self) -> str:
         """Writes the query of how many rows of the target the log does not tell."""
         is_loaded = self.within(self.ranges)
-        every, matched = (f"SELECT COUNT(*) FROM {rows} WHERE {is_loaded}" for rows in (self.actual, self.matched))
-        return f"SELECT ({every})-({matched})"
+        total, matched = (f"SELECT COUNT(*) FROM {rows} WHERE {is_loaded}" for rows in (self.actual, self.matched))
+        return f"SELECT ({total})-({matched})"
 
 
 class RowGroup(NamedTuple):
@@ -222,8 +222,8 @@ class RowGroup(NamedTuple):
 
     def names(self, table: Table) -> list[str]:
         """Gives the columns by the table's own names, in lower case, where Debezium has changed them."""
-        sent, forms = split_forms(self.columns)
-        names = sent.split(SEP)
+        joined_names, forms = split_forms(self.columns)
+        names = joined_names.split(SEP)
         return [name.lower() for name in (true_names(table, names) if "avro" in forms else names)]
 
     def handle(self, table: Table) -> str:
@@ -261,17 +261,17 @@ def logged_table(
     """
     table = definition.table
     key, why = choose_log_key(table, groups)
-    counting = {name for name, one in table.columns.items() if not one.generated or name in key}
-    named = {name for group in groups for name in group.names(table)}
-    lists = {frozenset(group.names(table)) & counting for group in groups if group.has_images}
-    compared = {name for names in lists for name in names} or named.intersection(key)
+    counted_columns = {name for name, column in table.columns.items() if not column.generated or name in key}
+    message_names = {name for group in groups for name in group.names(table)}
+    lists = {frozenset(group.names(table)) & counted_columns for group in groups if group.has_images}
+    compared = {name for names in lists for name in names} or message_names.intersection(key)
     return LoggedTable(
         number,
         quote_name(schema, f"verify {number}"),
         definition,
         key,
         tuple(name for name in definition.columns if name in compared),
-        findings=tuple(f"column {name} is missing" for name in sorted(named - definition.columns.keys())),
+        findings=tuple(f"column {name} is missing" for name in sorted(message_names - definition.columns.keys())),
         is_whole=is_whole,
         since=since,
         uncovered=uncovered or why or (_OTHER_COLUMNS if len(lists) > 1 else ""),
@@ -305,10 +305,10 @@ def ranges_of(cuts: Sequence[int]) -> tuple[KeyNumbers, ...]:
     return tuple(pairwise([None, *cuts, None]))
 
 
-def joined(ranges: Iterable[KeyNumbers]) -> tuple[KeyNumbers, ...]:
+def join_ranges(ranges: Iterable[KeyNumbers]) -> tuple[KeyNumbers, ...]:
     """Joins ranges that follow one another."""
     united: list[KeyNumbers] = []
-    for low, high in sorted(ranges, key=lambda one: -inf if one[0] is None else one[0]):
+    for low, high in sorted(ranges, key=lambda bounds: -inf if bounds[0] is None else bounds[0]):
         if united and united[-1][1] == low:
             united[-1] = united[-1][0], high
         else:

@@ -77,7 +77,7 @@ class LogPlan:
     @cached_property
     def numbers(self) -> Mapping[NameKey, int]:
         """The numbers of the tables; those that the target does not have have none."""
-        return {one.table.name.folded: i for i, one in enumerate(self.tables)}
+        return {table.table.name.folded: i for i, table in enumerate(self.tables)}
 
 
 def in_target(plan: LogPlan, events: pa.Table) -> pa.Table:
@@ -133,7 +133,7 @@ def _are_covered(plan: LogPlan, changes: pa.Table) -> tuple[Bools, Bools]:
     """Tells which row changes are surely behind the cut of their table, and of which nothing tells that."""
     names, name_of = distinct(changes, ("schema", "table"))
     coverages = [plan.coverage.get(TableName(*name).folded) for name in names]
-    cuts = [one.cut if one else None for one in coverages]
+    cuts = [coverage.cut if coverage else None for coverage in coverages]
     are_covered, are_unclear = np.ones(changes.num_rows, np.bool_), np.zeros(changes.num_rows, np.bool_)
     if not any(cuts):
         return are_covered, are_unclear
@@ -166,7 +166,7 @@ def _are_behind(cut: Cut, changes: pa.Table) -> tuple[Bools, Bools]:
     return behind & ~are_unclear, are_unclear
 
 
-class _Alike(NamedTuple):
+class _GroupShape(NamedTuple):
     """What the row changes of a group have in common.
 
     number: of the table in the plan.  width: how many literals their images have.
@@ -177,64 +177,65 @@ class _Alike(NamedTuple):
     number: int
     table: LoggedTable
     width: int
-    kept: list[int]
+    positions: list[int]
     names: list[str]
     columns: str
 
 
-def steps(plan: LogPlan, events: pa.Table, wanted: Collection[int] | None = None) -> pa.Table:
+def steps(plan: LogPlan, events: pa.Table, table_numbers: Collection[int] | None = None) -> pa.Table:
     """Makes the steps of the row changes.  Rows whose key the messages do not hold are left out.
 
-    wanted: the numbers of the tables whose rows count; None for all.
+    table_numbers: those of the tables whose rows count; None for all.
     """
     changes = in_target(plan, events)
     groups, group_of = _grouped(plan, changes)
-    all_alike = [_alike(plan, group, wanted) for group in groups]
-    is_one = np.array([one is not None for one in all_alike], np.bool_)
-    alike = [one for one in all_alike if one is not None]
-    if not alike:
+    all_shapes = [_group_shape(plan, group, table_numbers) for group in groups]
+    is_compared = np.array([shape is not None for shape in all_shapes], np.bool_)
+    shapes = [shape for shape in all_shapes if shape is not None]
+    if not shapes:
         return STEP_SCHEMA.empty_table()
-    of_rows = (np.cumsum(is_one) - 1)[group_of[is_one[group_of]]]
-    return _key_steps(alike, of_rows, _typed(alike, of_rows, masked(changes, is_one[group_of])))
+    shape_of = (np.cumsum(is_compared) - 1)[group_of[is_compared[group_of]]]
+    return _key_steps(shapes, shape_of, _typed(shapes, shape_of, masked(changes, is_compared[group_of])))
 
 
-def _alike(plan: LogPlan, group: RowGroup, wanted: Collection[int] | None) -> _Alike | None:
+def _group_shape(plan: LogPlan, group: RowGroup, table_numbers: Collection[int] | None) -> _GroupShape | None:
     """Gives what a group has in common; None when its rows are not compared: they are before the cut, the
     table is not wanted, the target does not have it, or the messages not its key."""
     number = plan.numbers.get(group.table.folded) if group.is_covered else None
-    if number is None or (wanted is not None and number not in wanted):
+    if number is None or (table_numbers is not None and number not in table_numbers):
         return None
     table = plan.tables[number]
     names, forms = group.names(table.table), split_forms(group.columns)[1]
-    kept_names = [name for name in table.columns if name in names]
-    if not set(table.key) <= set(kept_names):
+    names_compared = [name for name in table.columns if name in names]
+    if not set(table.key) <= set(names_compared):
         return None
-    kept = [names.index(name) for name in kept_names]
-    columns = with_forms(SEP.join(kept_names), [forms[i] for i in kept])
-    return _Alike(number, table, len(names), kept, kept_names, columns)
+    positions = [names.index(name) for name in names_compared]
+    columns = with_forms(SEP.join(names_compared), [forms[i] for i in positions])
+    return _GroupShape(number, table, len(names), positions, names_compared, columns)
 
 
-def _typed(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
+def _typed(shapes: Sequence[_GroupShape], shape_of: Longs, changes: pa.Table) -> pa.Table:
     """Gives row changes only the columns that count, in the table's order, with ready literals."""
-    widths, kept = [one.width for one in alike], [one.kept for one in alike]
-    if any(one.kept != list(range(one.width)) for one in alike):
+    widths, positions = [shape.width for shape in shapes], [shape.positions for shape in shapes]
+    if any(shape.positions != list(range(shape.width)) for shape in shapes):
         for image in _IMAGES:
-            texts = Cells(whole(changes[image]), group_of, widths).joined(kept)
+            texts = Cells(whole(changes[image]), shape_of, widths).joined(positions)
             changes = changes.set_column(changes.schema.get_field_index(image), image, texts.cast(pa.string()))
-    tables = [(one.table.table, one.columns) for one in alike]
-    return shapes_typed(tables, group_of, changes, CheckedTypes())
+    tables = [(shape.table.table, shape.columns) for shape in shapes]
+    return shapes_typed(tables, shape_of, changes, CheckedTypes())
 
 
-def _key_steps(alike: Sequence[_Alike], group_of: Longs, changes: pa.Table) -> pa.Table:
+def _key_steps(group_shapes: Sequence[_GroupShape], shape_of: Longs, changes: pa.Table) -> pa.Table:
     """Makes the steps of row changes; a row that moves to another key makes two."""
     shapes = [
-        RowShape(one.table.table, SEP.join(one.names), tuple(one.names), one.table.key, lacks=False) for one in alike
+        RowShape(group.table.table, SEP.join(group.names), tuple(group.names), group.table.key, lacks=False)
+        for group in group_shapes
     ]
-    made = Steps.of(ShapedRows.of(shapes, group_of, changes))
-    of_steps = taken(changes.select([*_POSITION, "after"]), made.row)
-    numbers = np.array([one.number for one in alike], np.int32)[group_of[made.row]]
-    image = pc.if_else(pa.array(made.is_image), whole(of_steps["after"]), pa.scalar(None, TEXT))
-    arrays = [numbers, made.key, *(of_steps[name] for name in _POSITION), image]
+    key_steps = Steps.of(ShapedRows.of(shapes, shape_of, changes))
+    of_steps = taken(changes.select([*_POSITION, "after"]), key_steps.row)
+    numbers = np.array([group.number for group in group_shapes], np.int32)[shape_of[key_steps.row]]
+    image = pc.if_else(pa.array(key_steps.is_image), whole(of_steps["after"]), pa.scalar(None, TEXT))
+    arrays = [numbers, key_steps.key, *(of_steps[name] for name in _POSITION), image]
     return pa.table(dict(zip(STEP_SCHEMA.names, arrays, strict=True)), STEP_SCHEMA)
 
 
@@ -242,8 +243,8 @@ def last_of_some(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
     """Gives the last step of each key in each partition.  It may be applied again to its own results.  Images may be
     hashes (`hashed`)."""
     numbers = partitions_of(steps)[1]
-    of_partitions = [steps.filter(pa.array(numbers == one)) for one in np.unique(numbers)]
-    return pa.concat_tables([steps.slice(0, 0), *(taken(some, _last(tables, some)) for some in of_partitions)])
+    parts = [steps.filter(pa.array(numbers == number)) for number in np.unique(numbers)]
+    return pa.concat_tables([steps.slice(0, 0), *(taken(part, _last(tables, part)) for part in parts)])
 
 
 def last_steps(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
@@ -265,13 +266,13 @@ def last_steps(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
 def _last(tables: Sequence[LoggedTable], steps: pa.Table) -> Longs:
     """Folds the keys alone: to the writer's fold, a step is a row change whose image is its key."""
     order = _order(steps)
-    shapes = [RowShape(one.table, SEP.join(one.key), one.key, one.key, lacks=False) for one in tables]
+    shapes = [RowShape(table.table, SEP.join(table.key), table.key, table.key, lacks=False) for table in tables]
     shape_of = steps["table_number"].to_numpy()[order].astype(np.int64)
-    widths, keys = [len(one.key) for one in tables], whole(steps["key"])
+    widths, keys = [len(table.key) for table in tables], whole(steps["key"])
     goes = pc.is_null(steps["image"]).to_numpy()[order]
     times = {name: steps[name].to_numpy()[order] for name in ("commit_ts", "by_time")}
     changes = pa.table({"kind": np.where(goes, int(Kind.DELETE), int(Kind.INSERT)), **times})
-    before, after = (Cells(keys.take(pa.array(order, mask=~one)), shape_of, widths) for one in (goes, ~goes))
+    before, after = (Cells(keys.take(pa.array(order, mask=~mask)), shape_of, widths) for mask in (goes, ~goes))
     return np.sort(order[last_of_keys(ShapedRows(shapes, shape_of, changes, before, after))])
 
 

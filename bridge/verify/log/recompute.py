@@ -89,8 +89,8 @@ def literals_of(table: LoggedTable) -> list[str]:
     columns = table.definition.columns
     if {columns[name].value_class for name in table.key} != {ValueClass.INTEGER} or table.findings:
         return []
-    written = [literal(columns[name], ACTUAL) for name in table.columns]
-    return [one for one in written if one is not None] if None not in written else []
+    literals = [literal(columns[name], ACTUAL) for name in table.columns]
+    return [expression for expression in literals if expression is not None] if None not in literals else []
 
 
 def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[tuple[int, list[Fingerprint]]]:
@@ -99,8 +99,8 @@ def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[
     reaches.  A key in another spelling makes every part of its table differ.
     """
     for number, of_table in divided(rows, rows["table_number"].to_numpy()):
-        there, parts = of_table.filter(pc.is_valid(of_table["image"])), len(cuts[number]) + 1
-        numbers, is_anywhere = numbers_of(there)
+        rows_there, parts = of_table.filter(pc.is_valid(of_table["image"])), len(cuts[number]) + 1
+        numbers, is_anywhere = numbers_of(rows_there)
         is_plain = pc.all(pc.match_substring_regex(of_table["key"], _KEY)).as_py()
         if not is_plain or (parts > 1 and is_anywhere.any()):
             yield number, [_UNTOLD] * parts
@@ -108,7 +108,7 @@ def fingerprints(rows: pa.Table, cuts: Mapping[int, Sequence[int]]) -> Iterator[
         places = np.searchsorted(np.array(cuts[number], np.int64), numbers, "left")
         order = np.argsort(places, kind="stable")
         bounds = np.searchsorted(places[order], np.arange(parts + 1)).tolist()
-        hashes = there["image"].to_numpy()[order]
+        hashes = rows_there["image"].to_numpy()[order]
         yield number, [_fingerprint(hashes[start:end]) for start, end in pairwise(bounds)]
 
 
@@ -175,7 +175,7 @@ class Log:
     def __init__(self, spark: SparkSession, messages: MicroBatch, decode: EventDecoder, checkpoint: str) -> None:
         self._folder, self._buckets = transfer_folder(spark, checkpoint), 1
         chunks = decoded(spark, messages, decode, partial(_export_events, folder=self._folder), checkpoint)
-        self._exported = chunks.map(_kept).persist(StorageLevel.MEMORY_AND_DISK)
+        self._exported = chunks.map(_kept_events).persist(StorageLevel.MEMORY_AND_DISK)
 
     def control(self) -> Control:
         """Gives everything but the rows; comes before all else."""
@@ -215,8 +215,8 @@ class Log:
         return iter(key_steps.mapPartitions(insert).toLocalIterator(prefetchPartitions=True))
 
     def _steps(self, plan: LogPlan, numbers: Collection[int], *, are_hashed: bool) -> RDD[tuple[int, bytes]]:
-        wanted, count = frozenset(numbers), self._buckets
-        step = partial(_stepped, plan=plan, wanted=wanted, count=count, folder=self._folder, are_hashed=are_hashed)
+        tables, count = frozenset(numbers), self._buckets
+        step = partial(_make_steps, plan=plan, numbers=tables, count=count, folder=self._folder, are_hashed=are_hashed)
         return self._exported.mapPartitions(step).partitionBy(count, int)
 
 
@@ -244,7 +244,7 @@ def _export_events(tables: Iterable[pa.Table], folder: str | None) -> Iterator[C
         yield Chunk(export_events(events, folder, _COMPRESSED), control, b"%d" % events.nbytes)
 
 
-def _kept(chunk: Sequence[bytes]) -> _KeptEvents:
+def _kept_events(chunk: Sequence[bytes]) -> _KeptEvents:
     return _KeptEvents(bytes(chunk[0]), bytes(chunk[1]), int(chunk[2]))
 
 
@@ -271,13 +271,13 @@ def logged_changes(events: pa.Table) -> list[LoggedChange]:
     places: dict[tuple[PartitionId, int, str, str], list[str]] = {}
     for row in rows.to_pylist():
         where, content = (row["topic"], row["partition"]), (row["commit_ts"], row["schema"], row["text"])
-        ran, place = places.setdefault((where, *content), []), row["place"] or ""
-        if not ran or (row["by_time"] and not _is_same(content[0], ran[-1], place)):
-            ran.append(place)
-        identity = (content[0] + len(ran) - 1, *content[1:])
-        lies = offsets.setdefault(identity, {})
-        lies.setdefault(where, row["offset"])
-        change = LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], lies, row["place"])
+        places_of_runs, place = places.setdefault((where, *content), []), row["place"] or ""
+        if not places_of_runs or (row["by_time"] and not _is_same(content[0], places_of_runs[-1], place)):
+            places_of_runs.append(place)
+        identity = (content[0] + len(places_of_runs) - 1, *content[1:])
+        own_offsets = offsets.setdefault(identity, {})
+        own_offsets.setdefault(where, row["offset"])
+        change = LoggedChange(identity[0], row["by_time"], row["schema"], row["text"], own_offsets, row["place"])
         changes.setdefault(identity, change)
     distinct_changes = list(changes.values())
     ordered = [distinct_changes[number] for number in in_order([Cut.of(change).moment for change in distinct_changes])]
@@ -289,10 +289,10 @@ def logged_changes(events: pa.Table) -> list[LoggedChange]:
     return ordered
 
 
-def _is_same(ts: int, place: str, other: str) -> bool:
+def _is_same(ts: int, place: str, other_place: str) -> bool:
     """Tells whether two schema changes of one partition, time (TSO) and text are one that was sent again: by their
     places, else where their time is not in whole seconds, since no server runs a statement twice in a millisecond."""
-    by_place = is_same_place(place, other)
+    by_place = is_same_place(place, other_place)
     return bool(tso_ms(ts) % _SECOND_MS) if by_place is None else by_place
 
 
@@ -302,25 +302,25 @@ def _firsts(events: pa.Table) -> dict[PartitionId, int]:
     return dict(zip(where, timed["commit_ts"].to_pylist(), strict=True))
 
 
-def _stepped(
+def _make_steps(
     exported_events: Iterable[_KeptEvents],
     *,
     plan: LogPlan,
-    wanted: frozenset[int],
+    numbers: frozenset[int],
     count: int,
     folder: str | None,
     are_hashed: bool,
 ) -> Iterator[tuple[int, bytes]]:
-    """Turns events into steps of the wanted tables, by bucket.  count: of buckets.
+    """Turns events into steps of the tables with these numbers, by bucket.  count: of buckets.
 
     Steps are folded here only where that spares the network, or where a bucket has more than its share, as with one key
     that changes again and again.  The task that takes a whole bucket folds them anyway.
     """
     all_events = together((read_events(events.all) for events in exported_events), _BYTES_TOGETHER)
-    all_steps = (steps(plan, events, wanted) for events in all_events)
-    for held in together(map(hashed, all_steps) if are_hashed else all_steps, _BYTES_HELD):
-        for number, bucket in buckets(held, count):
-            is_folded = folder is None or bucket.nbytes * count > held.nbytes * _MOST_OF_A_SHARE
+    all_steps = (steps(plan, events, numbers) for events in all_events)
+    for batch in together(map(hashed, all_steps) if are_hashed else all_steps, _BYTES_HELD):
+        for number, bucket in buckets(batch, count):
+            is_folded = folder is None or bucket.nbytes * count > batch.nbytes * _MOST_OF_A_SHARE
             last = last_of_some(plan.tables, bucket) if is_folded else bucket
             yield number, export_events(last, folder, _COMPRESSED)
 
@@ -332,7 +332,7 @@ def _fingerprints(
     cuts: Mapping[int, tuple[int, ...]],
 ) -> Iterator[tuple[int, list[Fingerprint]]]:
     """Turns all steps of some buckets into fingerprints of the tables."""
-    hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(read_events(one) for _, one in exported_steps)])
+    hashed_steps = pa.concat_tables([HASHED_SCHEMA.empty_table(), *(read_events(value) for _, value in exported_steps)])
     last = last_steps(tables, hashed_steps)
     hashes = pc.if_else(last["is_unsure"], pa.scalar(0, pa.uint64()), last["image"])  # 0 is that of no row
     return fingerprints(last.set_column(last.schema.get_field_index("image"), "image", hashes), cuts)
@@ -342,7 +342,7 @@ def _inserts(
     exported_steps: Iterable[tuple[int, bytes]], *, plan: LogPlan, loading: Mapping[int, LoggedTable]
 ) -> Iterator[tuple[int, str]]:
     """Turns all steps of some buckets into the statements that load their last states."""
-    key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(read_events(one) for _, one in exported_steps)])
+    key_steps = pa.concat_tables([STEP_SCHEMA.empty_table(), *(read_events(value) for _, value in exported_steps)])
     last = last_steps(plan.tables, key_steps)
     for number, rows in divided(last, last["table_number"].to_numpy()):
         yield from ((number, insert) for insert in loading[number].inserts(rows))

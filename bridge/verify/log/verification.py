@@ -51,7 +51,7 @@ from bridge.verify.log.log_tables import (
     LoggedTable,
     RowGroup,
     find_cuts,
-    joined,
+    join_ranges,
     logged_table,
     ranges_of,
 )
@@ -126,14 +126,14 @@ class LogVerification:
 
     def _compare(self, log: Log, progress: Progress, sessions: Sequence[Session], report: Report) -> None:
         control = log.control()
-        gone = sorted(where for where, extent in self._extents.items() if extent.low > 0)
-        cut = {where: control.firsts.get(where, _NEVER) for where in gone}  # up to where lost messages may reach
+        truncated = sorted(where for where, extent in self._extents.items() if extent.low > 0)
         present = list_tables(self._look)
-        coverage = self._coverage(control, progress, present, max(cut.values(), default=0))
+        lost_until = max((control.firsts.get(where, _NEVER) for where in truncated), default=0)
+        coverage = self._coverage(control, progress, present, lost_until)
         begins = topic_begins(progress.positions)
         plan = LogPlan((), coverage.tables, progress.applied_ts, positions_read(progress), begins)
         tables, report.tables = self._tables(log.row_groups(plan), present, coverage, plan, self._reader(sessions[0]))
-        if cut and progress.applied_ts > progress.start_ts and not (tables or report.tables):
+        if truncated and progress.applied_ts > progress.start_ts and not (tables or report.tables):
             raise StoppedError(
                 "nothing can be compared: Kafka holds no more messages of the tables that are in the target",
                 where=f"pipeline {self._table.name}, applied ts {progress.applied_ts}",
@@ -141,24 +141,25 @@ class LogVerification:
             )
         plan = replace(plan, tables=tuple(tables))
         self._listener.plan(sum(table.definition.rows for table in tables))
-        results = {one.number: TableResult(one.name, schema=one.findings, notes=table_notes(one)) for one in tables}
-        told_by_hashes = [table for table in tables if literals_of(table)]
-        differ = self._hashed(told_by_hashes, partial(log.fingerprints, plan), sessions, results)
-        loading = [replace(table, ranges=joined(differ.get(table.number, [WHOLE]))) for table in tables]
+        results = {t.number: TableResult(t.name, schema=t.findings, notes=table_notes(t)) for t in tables}
+        hashable = [table for table in tables if literals_of(table)]
+        differ = self._compare_hashes(hashable, partial(log.fingerprints, plan), sessions, results)
+        loading = [replace(table, ranges=join_ranges(differ.get(table.number, [WHOLE]))) for table in tables]
         loading = [table for table in loading if table.ranges]
-        loaded = [LoadedTable(one, sessions[i % len(sessions)]) for i, one in enumerate(loading)]
+        loaded = [LoadedTable(table, sessions[i % len(sessions)]) for i, table in enumerate(loading)]
         self._listener.stage("recomputing the last state of every key")
-        load(self._target, loaded, log.inserts(plan, {one.table.number: one.table for one in loaded}))
+        load(self._target, loaded, log.inserts(plan, {table.number: table for table in loading}))
         self._compare_loaded(loaded, sessions, results)
         report.tables += results.values()
         if not report.tables:
             report.notes.append("nothing of the log is in the target yet")
-        changed = (classify(change.text, change.schema) for change in control.changes)
-        of_changes = (name for one in changed if isinstance(one, Classified) for name in one.tables)
+        changes = (classify(change.text, change.schema) for change in control.changes)
+        of_changes = (name for change in changes if isinstance(change, Classified) for name in change.tables)
         of_log = {*control.names, *control.left_out, *of_changes}
-        report.notes += log_notes(control, [(where, self._extents[where]) for where in gone], of_log, self._options)
-        if held := sum(count_held(self._look, self._table.schema, self._table.name).values()):
-            report.notes.append(f"{held:,} in the quarantine: the target lacks these changes")
+        extents = [(where, self._extents[where]) for where in truncated]
+        report.notes += log_notes(control, extents, of_log, self._options)
+        if held_count := sum(count_held(self._look, self._table.schema, self._table.name).values()):
+            report.notes.append(f"{held_count:,} in the quarantine: the target lacks these changes")
 
     def _coverage(self, control: Control, progress: Progress, present: Sequence[TableName], since: int) -> Coverage:
         """Finds which rows are compared.  since: up to this commit_ts (TSO) the log may have lost messages."""
@@ -168,13 +169,13 @@ class LogVerification:
         journal = Journal(self._table.name, self._table.schema)
         changes = applied_changes(self._look, journal, progress, self._options, control.changes)
         schemas = {name.schema for name in control.names} | {change.schema for change in changes}
-        logged = {schema.lower() for schema in schemas}
-        names = [name for name in present if name.schema.lower() in logged]
+        logged_schemas = {schema.lower() for schema in schemas}
+        names = [name for name in present if name.schema.lower() in logged_schemas]
         definitions = load_definitions(self._look, names).items()
         primary = {name.folded for name, definition in definitions if definition.table.primary}
         coverage = coverage_of(control.names, changes, since, primary)
         if begin := max(progress.start_ts, *topic_begins(progress.positions).values(), 0):
-            for name in [one.name for one in coverage.tables.values()]:
+            for name in [table.name for table in coverage.tables.values()]:
                 if any(map(any, self._filters(name))):
                     coverage.begin_filtered(name, begin)
         return coverage
@@ -186,7 +187,7 @@ class LogVerification:
         rules = [self._options.row_rules, *([record.rules] if record else [])]
         if record and record.former is not None:
             rules.append(record.former)
-        return {tuple(one.ignored_kinds(*source) for source in sources) for one in rules}
+        return {tuple(row_rules.ignored_kinds(*source) for source in sources) for row_rules in rules}
 
     def _tables(
         self,
@@ -207,15 +208,15 @@ class LogVerification:
         covered: dict[NameKey, list[RowGroup]] = {}
         for group in sorted(group for group in groups if group.is_covered):
             covered.setdefault(group.table.folded, []).append(group)
-        dropped = {key for key, one in coverages.items() if one.is_there is False}
-        wanted: dict[NameKey, TableName] = {key: name for key, name in self._unclear.items() if key not in dropped}
-        wanted |= {key: one[0].table for key, one in covered.items()}
-        wanted |= {key: one.name for key, one in coverages.items() if one.is_there}
-        changed = {key for key, one in coverages.items() if one.since}
+        dropped = {key for key, of_table in coverages.items() if of_table.is_there is False}
+        expected: dict[NameKey, TableName] = {key: name for key, name in self._unclear.items() if key not in dropped}
+        expected |= {key: of_table[0].table for key, of_table in covered.items()}
+        expected |= {key: of_table.name for key, of_table in coverages.items() if of_table.is_there}
+        changed_keys = {key for key, of_table in coverages.items() if of_table.since}
         on_target = {name.folded: name for name in present}
         tables: list[LoggedTable] = []
         results: list[TableResult] = []
-        names = [name for name in present if name.folded in wanted or name.folded in changed]
+        names = [name for name in present if name.folded in expected or name.folded in changed_keys]
         for name, definition in load_definitions(self._look, names).items():
             key, of_log = name.folded, coverage.of(name)
             is_whole = of_log.is_whole(has_earlier_rows=key in have_earlier_rows)
@@ -237,13 +238,13 @@ class LogVerification:
                 result.is_compared = table.is_whole and not table.uncovered  # the log holds no row of it
                 result.extra, result.not_covered = (int(rows), 0) if result.is_compared else (0, int(rows))
                 results.append(result)
-        for name in (name for key, name in wanted.items() if key not in on_target):
+        for name in (name for key, name in expected.items() if key not in on_target):
             if name.folded in covered or coverage.of(name).is_there:
                 results.append(TableResult(name, schema=("the table is missing",)))
             else:
                 results.append(TableResult(name, is_compared=False, notes=(_MAY_BE_GONE,)))
-        there = sorted((on_target.keys() - wanted.keys() - self._ambiguous) & dropped)
-        results += (TableResult(on_target[key], schema=("the table was dropped upstream",)) for key in there)
+        leftover = sorted((on_target.keys() - expected.keys() - self._ambiguous) & dropped)
+        results += (TableResult(on_target[key], schema=("the table was dropped upstream",)) for key in leftover)
         return tables, results
 
     def _why_uncovered(self, name: TableName) -> str:
@@ -256,7 +257,7 @@ class LogVerification:
             return "event filters leave out some of its changes, and were others before"
         return ""
 
-    def _hashed(
+    def _compare_hashes(
         self,
         tables: Sequence[LoggedTable],
         fingerprints: Callable[[Mapping[int, tuple[int, ...]]], Mapping[int, Sequence[Fingerprint]]],
@@ -277,13 +278,14 @@ class LogVerification:
         expected: dict[int, Sequence[Fingerprint]] = {}
         hashed = hash_ranges(ranges, readers, self._throttle(), lambda: expected.update(fingerprints(cuts)))
         differ = {table.number: set(ranges_of(cuts[table.number])) for table in tables}
-        for one in hashed:
-            result, of_range = results[one.table.number], expected[one.table.number][one.place]
-            result.seconds += one.seconds / self._options.section.workers
-            if of_range.is_surely(one.actual):
+        for hashed_range in hashed:
+            table = hashed_range.table
+            result, of_range = results[table.number], expected[table.number][hashed_range.place]
+            result.seconds += hashed_range.seconds / self._options.section.workers
+            if of_range.is_surely(hashed_range.actual):
                 result.rows, result.chunks = result.rows + of_range.rows, result.chunks + 1
-                self._listener.done(one.table.name, of_range.rows)
-                differ[one.table.number].remove(one.numbers)
+                self._listener.done(table.name, of_range.rows)
+                differ[table.number].remove(hashed_range.numbers)
         return differ
 
     def _compare_loaded(
@@ -294,17 +296,19 @@ class LogVerification:
 
         def work(session: Session) -> list[None]:
             with workers.at_work():
-                for one in (one for one in loaded if one.session is session):
-                    self._compare_rows(one, throttle, results[one.table.number])
+                for loaded_table in loaded:
+                    if loaded_table.session is session:
+                        self._compare_rows(loaded_table, throttle, results[loaded_table.table.number])
             return []
 
         workers.results([partial(work, session) for session in sessions], throttle)
 
-    def _compare_rows(self, one: LoadedTable, throttle: Throttle, result: TableResult) -> None:
-        began, table, reader, section = time.monotonic(), one.table, self._reader(one.session), self._options.section
+    def _compare_rows(self, loaded_table: LoadedTable, throttle: Throttle, result: TableResult) -> None:
+        began, table, section = time.monotonic(), loaded_table.table, self._options.section
+        reader = self._reader(loaded_table.session)
         self._listener.stage(str(table.name))
-        if one.refused:
-            result.schema += (f"what the messages say does not fit the table: {one.refused}",)
+        if loaded_table.refusal:
+            result.schema += (f"what the messages say does not fit the table: {loaded_table.refusal}",)
             return
         [(unsure,)] = reader.rows(table.unsure_query())
         table = replace(table, is_whole=table.is_whole and not unsure)  # no row may be extra beside these
@@ -319,7 +323,7 @@ class LogVerification:
         if not table.is_whole:
             result.not_covered = int(reader.rows(table.uncovered_query())[0][0])
         result.notes += (UNSURE,) if unsure else ()
-        result.shown = [shown_with_position(table, reader, one) for one in differences[: section.shown_rows]]
+        result.first_rows = [shown_with_position(table, reader, row) for row in differences[: section.shown_rows]]
         if self._fix and differences and table.may_lack:
             self._fix.add_impossible(
                 f"{table.name}: its rows stay as they are, since no message has all of its columns: put them right by"

@@ -82,9 +82,9 @@ class UpstreamRows:
                 f"the upstream does not show commit ts {commit_ts} any more, because it is older than"
                 f" tidb_gc_life_time: {server_words(error)}"
             )
-        what = "the upstream is not TiDB" if error_code(error) == _UNKNOWN_VARIABLE else "the upstream refused a query"
+        fault = "the upstream is not TiDB" if error_code(error) == _UNKNOWN_VARIABLE else "the upstream refused a query"
         return SourceError(
-            f"{what}: {server_words(error)}",
+            f"{fault}: {server_words(error)}",
             where=f"{self._upstream}, table {name}, commit ts {commit_ts}",
             fix="point --upstream at the TiDB that the changefeed reads, with a user that may read its tables",
         )
@@ -100,18 +100,18 @@ class UpstreamRows:
 def _read(session: Session, definition: Definition, keys: Sequence[Literals]) -> Iterator[Literals | None]:
     columns = [column for column in definition.columns.values() if not column.generated]
     rows = session.rows(_query(definition, columns, keys))
-    found = {int(number): row_of(definition, columns, nulls, values) for number, nulls, *values in rows}
-    yield from (found.get(number) for number in range(len(keys)))
+    rows_by_number = {int(number): row_of(definition, columns, nulls, values) for number, nulls, *values in rows}
+    yield from (rows_by_number.get(number) for number in range(len(keys)))
 
 
 def _query(definition: Definition, columns: Sequence[ColumnInfo], keys: Sequence[Literals]) -> str:
     """Writes one SELECT for each key, with its number, which of the values are NULL, and the values in hex."""
     values = ",".join(readable(column) for column in columns)
     nulls = ",".join(f"ISNULL({quote_name(column.name)})" for column in columns)
-    table, found = quote_name(*definition.name), definition.columns
+    table, names = quote_name(*definition.name), definition.columns
     return " UNION ALL ".join(
         f"SELECT {number},CONCAT({nulls}),{values} FROM {table} WHERE "
-        + " AND ".join(f"{quote_name(found[name.lower()].name)}={value}" for name, value in key.items())
+        + " AND ".join(f"{quote_name(names[name.lower()].name)}={value}" for name, value in key.items())
         for number, key in enumerate(keys)
     )
 

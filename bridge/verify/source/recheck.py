@@ -43,14 +43,14 @@ def settle(
     never be equal at one instant, although the target follows it correctly.
     """
     pause = _FIRST_PAUSE
-    seen: dict[KeyValues, set[Hashable]] = {}
+    source_states: dict[KeyValues, set[Hashable]] = {}
     remaining = list(differences)
     while remaining:
         is_last = seconds_left(len(remaining)) <= 0
-        now = look([difference.key for difference in remaining])
-        remaining = [d for d in now if _state(shape, d.actual) not in seen.get(d.key, ())]
+        current = look([difference.key for difference in remaining])
+        remaining = [d for d in current if _state(shape, d.actual) not in source_states.get(d.key, ())]
         for difference in remaining:
-            seen.setdefault(difference.key, set()).add(_state(shape, difference.expected))
+            source_states.setdefault(difference.key, set()).add(_state(shape, difference.expected))
         if is_last or not remaining:
             break
         time.sleep(_FEW_PAUSE if shape.key and len(remaining) <= _FEW else pause)

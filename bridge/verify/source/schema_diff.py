@@ -82,13 +82,20 @@ def compare_schemas(
                 (column_differences if is_one_flavour else notes).append(computed)
             differences += column_differences
             changed += [name] if column_differences else []
-    lost = [name for name, index in source.indexes.items() if not has_index(target, index) and "" not in index.parts]
-    differences += (f"{_index(name, source.indexes[name])} is missing" for name in lost)
+    indexes = [name for name, index in source.indexes.items() if not has_index(target, index) and "" not in index.parts]
+    differences += (f"{_index(name, source.indexes[name])} is missing" for name in indexes)
     for name, index in target.indexes.items():
         if not has_index(source, index) and "" not in index.parts:
             words = f"{_index(name, index)} is the target's own"
             (differences if index.unique else notes).append(words)
-    return SchemaFindings(tuple(differences), tuple(notes), tuple(missing), tuple(changed), tuple(lost), tuple(barring))
+    return SchemaFindings(
+        tuple(differences),
+        tuple(notes),
+        tuple(missing),
+        tuple(changed),
+        tuple(indexes),
+        tuple(barring),
+    )
 
 
 def _column_differences(
@@ -100,12 +107,12 @@ def _column_differences(
         yield f"column {target.name} is {_null(target)} instead of {_null(source)}"
     if source.generated != target.generated:
         notes.append(f"column {target.name} is generated on one side only")
-    wanted, actual = (_OLD_NAMES.sub("utf8mb3", column.collation) for column in (source, target))
-    if wanted in collations:
-        wanted = _OLD_NAMES.sub("utf8mb3", becomes(wanted))
-    if wanted != actual and wanted and actual and not (source.is_json or target.is_json):
-        words = f"column {target.name} has the collation {actual} instead of {wanted}"
-        if wanted in collations:
+    expected, actual = (_OLD_NAMES.sub("utf8mb3", column.collation) for column in (source, target))
+    if expected in collations:
+        expected = _OLD_NAMES.sub("utf8mb3", becomes(expected))
+    if expected != actual and expected and actual and not (source.is_json or target.is_json):
+        words = f"column {target.name} has the collation {actual} instead of {expected}"
+        if expected in collations:
             yield words
         else:
             notes.append(words)
@@ -115,8 +122,8 @@ def _computed(source: ColumnInfo, target: ColumnInfo) -> str:
     """Tells how a generated column is computed.  Its values are not compared, since they follow from that."""
     if not (source.generated and target.generated):
         return ""
-    wanted, actual = (_PRINTED.sub("", column.expression).lower() for column in (source, target))
-    if wanted in (actual, f"({actual})") or actual == f"({wanted})":
+    expected, actual = (_PRINTED.sub("", column.expression).lower() for column in (source, target))
+    if expected in (actual, f"({actual})") or actual == f"({expected})":
         return ""
     return f"column {target.name} is computed as {target.expression} instead of {source.expression}"
 
@@ -135,10 +142,10 @@ def _null(column: ColumnInfo) -> str:
     return "NULL" if column.nullable else "NOT NULL"
 
 
-def has_index(definition: Definition, wanted: Index) -> bool:
+def has_index(definition: Definition, expected: Index) -> bool:
     """Tells whether there is an index on the same columns that allows the same rows; its name does not matter."""
     return any(
-        index.unique == wanted.unique and index.parts == wanted.parts and index.lengths == wanted.lengths
+        index.unique == expected.unique and index.parts == expected.parts and index.lengths == expected.lengths
         for index in definition.indexes.values()
     )
 
@@ -151,25 +158,28 @@ def _index(name: str, index: Index) -> str:
 
 def as_one(shards: Sequence[Definition]) -> tuple[Definition, tuple[str, ...]]:
     """Gives the table that holds the rows of all shards, under the name of the first, and what is not compared."""
-    first, *others = shards
-    if not others:
+    first, *rest = shards
+    if not rest:
         return first, ()
     columns = {name: _common(name, shards) for name in first.columns}
     names = dict.fromkeys(name for shard in shards for name in shard.columns)
-    apart = [name for name in names if columns.get(name) is None]
-    indexes = {name: index for name, index in first.indexes.items() if all(has_index(shard, index) for shard in others)}
-    one = replace(
+    unlike = [name for name in names if columns.get(name) is None]
+    indexes = {name: index for name, index in first.indexes.items() if all(has_index(shard, index) for shard in rest)}
+    merged = replace(
         first,
         columns={name: column for name, column in columns.items() if column is not None},
         indexes=indexes,
         rows=sum(shard.rows for shard in shards),
     )
-    merged = f"merged from {', '.join(str(shard.name) for shard in shards)}"
-    return one, (merged, *(f"column {name} is not alike in all shards: its values are not compared" for name in apart))
+    origin = f"merged from {', '.join(str(shard.name) for shard in shards)}"
+    return merged, (
+        origin,
+        *(f"column {name} is not alike in all shards: its values are not compared" for name in unlike),
+    )
 
 
 def findings_of(
-    one: Definition,
+    merged_table: Definition,
     shards: Sequence[Definition],
     target: Definition,
     compare: Callable[[Definition, Definition], SchemaFindings],
@@ -180,15 +190,15 @@ def findings_of(
     first = next(iter(by_shard.values()))
     return replace(
         first,
-        differences=_named({name: findings.differences for name, findings in by_shard.items()}),
-        notes=_named({name: findings.notes for name, findings in by_shard.items()}),
-        missing_columns=tuple(name for name in first.missing_columns if name in one.columns),
-        changed_columns=tuple(name for name in first.changed_columns if name in one.columns),
-        missing_indexes=tuple(name for name in first.missing_indexes if name in one.indexes),
+        differences=_with_shards({name: findings.differences for name, findings in by_shard.items()}),
+        notes=_with_shards({name: findings.notes for name, findings in by_shard.items()}),
+        missing_columns=tuple(name for name in first.missing_columns if name in merged_table.columns),
+        changed_columns=tuple(name for name in first.changed_columns if name in merged_table.columns),
+        missing_indexes=tuple(name for name in first.missing_indexes if name in merged_table.indexes),
     )
 
 
-def _named(by_shard: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+def _with_shards(by_shard: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
     distinct = dict.fromkeys(line for of_shard in by_shard.values() for line in of_shard)
     lines = []
     for line in distinct:
@@ -200,8 +210,8 @@ def _named(by_shard: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
 def _common(name: str, shards: Sequence[Definition]) -> ColumnInfo | None:
     candidates = [shard.columns.get(name) for shard in shards]
     columns = [column for column in candidates if column is not None]
-    looks = {(plain_type(column), column.charset, column.collation, column.generated) for column in columns}
-    if len(columns) < len(shards) or len(looks) > 1:
+    properties = {(plain_type(column), column.charset, column.collation, column.generated) for column in columns}
+    if len(columns) < len(shards) or len(properties) > 1:
         return None
     return replace(columns[0], nullable=any(column.nullable for column in columns))
 
@@ -230,15 +240,15 @@ def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
     actual: list[ColumnInfo] = []
     notes: list[str] = []
     for name, column in source.columns.items():
-        other = target.columns.get(name) if target else column
-        if other is None or other.generated:
+        target_column = target.columns.get(name) if target else column
+        if target_column is None or target_column.generated:
             continue
-        if not _alike(column, other):
-            types = f"{column.type} on the source, {other.type} on the target"
+        if not _alike(column, target_column):
+            types = f"{column.type} on the source, {target_column.type} on the target"
             notes.append(f"values of column {column.name} are not compared: {types}")
             continue
         expected.append(column)
-        actual.append(other)
+        actual.append(target_column)
     names = [column.name.lower() for column in expected]
     key = _key(source, target or source, set(names))
     if not key and expected:
@@ -249,14 +259,14 @@ def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
 
 def _alike(left: ColumnInfo, right: ColumnInfo) -> bool:
     """Tells whether equal values of the two columns have equal canonical forms."""
-    one, other = left.value_class, right.value_class
-    return one == other or any({one, other} <= kind for kind in (_NUMERIC, _REAL, _TEXTS))
+    first, second = left.value_class, right.value_class
+    return first == second or any({first, second} <= kind for kind in (_NUMERIC, _REAL, _TEXTS))
 
 
 def _key(source: Definition, target: Definition, usable: set[str]) -> tuple[str, ...]:
     """Finds a key that both sides have and that identifies rows on both."""
     for key in source.keys:
-        if usable.issuperset(key) and any(set(key) == set(other) for other in target.keys):
+        if usable.issuperset(key) and any(set(key) == set(target_key) for target_key in target.keys):
             return key
     return ()
 
@@ -324,10 +334,10 @@ def _place(source: Definition, name: str) -> str:
     return f" AFTER {quote_name(source.columns[names[at - 1]].name)}" if at else " FIRST"
 
 
-def index_statements(table: Definition, create: str, missing: Iterable[str], in_the_way: Collection[str]) -> list[str]:
-    """Writes the statements that add missing indexes.  in_the_way: names that the target's own indexes have."""
+def index_statements(table: Definition, create: str, missing: Iterable[str], own_indexes: Collection[str]) -> list[str]:
+    """Writes the statements that add missing indexes.  own_indexes: names that the target's own indexes have."""
     lines: Mapping[str, str] = index_lines(create)
-    drops = {one: f"DROP {'PRIMARY KEY' if one == 'PRIMARY' else f'KEY {quote_name(one)}'}, " for one in in_the_way}
+    drops = {own: f"DROP {'PRIMARY KEY' if own == 'PRIMARY' else f'KEY {quote_name(own)}'}, " for own in own_indexes}
     return [
         f"ALTER TABLE {quote_name(*table.name)} {drops.get(name, '')}ADD {lines[name]}"
         for name in missing

@@ -61,14 +61,14 @@ _ELSEWHERE: Final = (
 
 @dataclass(frozen=True)
 class _SourceTable:
-    """A table as both servers have it.  target: None when the table is missing there.  there: its name there.
+    """A table as both servers have it.  target: None when the table is missing there.  target_name: its name there.
 
     shards: the tables of the source that are merged there; the only one, mostly.
     """
 
     source: Definition
     target: Definition | None
-    there: TableName
+    target_name: TableName
     schema: SchemaFindings
     plan: ColumnPlan
     shards: tuple[TableName, ...]
@@ -76,7 +76,7 @@ class _SourceTable:
     @property
     def name(self) -> TableName:
         """Its name on the source, or the target's name for several shards."""
-        return self.there if len(self.shards) > 1 else self.source.name
+        return self.target_name if len(self.shards) > 1 else self.source.name
 
 
 class _Readers(NamedTuple):
@@ -145,7 +145,7 @@ class SourceVerification:
 
     def _all_tables(self, sources: Sequence[Session], targets: Sequence[Session]) -> list[TableResult]:
         self._listener.stage("comparing schemas")
-        tables, results = self._planned()
+        tables, results = self._plan()
         self._listener.plan(sum(table.source.rows for table in tables))
         watched = {"target": self._look, "source": self._source_look}
         self._throttle = Throttle(self._options.max_load, watched, self._listener.stage)
@@ -158,41 +158,41 @@ class SourceVerification:
                     SnapshotReader(target, is_snapshot=True, place=f"target {self._target}"),
                 )
                 results_of_worker = [self._one_table(table, readers) for table in self._workers.own_tables()]
-                for comparison, walk in self._workers.others_tables():
+                for comparison, walk in self._workers.unfinished_tables():
                     comparison.work(walk, readers.source, readers.target)
                 return results_of_worker
 
         pairs = zip(sources, targets, strict=False)
         return [*results, *self._workers.results([partial(work, *pair) for pair in pairs], self._throttle)]
 
-    def _planned(self) -> tuple[list[_SourceTable], list[TableResult]]:
+    def _plan(self) -> tuple[list[_SourceTable], list[TableResult]]:
         """Gives the tables to compare, and the results of those that only the target has."""
         on_source, on_target = list_tables(self._source_look), list_tables(self._look)
         names = with_sources((*on_source, *on_target), self._options.row_rules.routes)
         self._unmatched = self._options.tables.unmatched(names)
-        wanted = [name for name in on_source if self._is_wanted(name)]
-        self._partial = [name for name in wanted if self._options.row_rules.ignored_kinds(*name)]
+        source_names = [name for name in on_source if self._is_wanted(name)]
+        self._partial = [name for name in source_names if self._options.row_rules.ignored_kinds(*name)]
         routes = self._options.row_rules.routes
-        for name in wanted:
+        for name in source_names:
             if why := routes.conflict(name):
                 raise clash_error(why, str(self._source))
-        elsewhere = self._elsewhere(wanted)
+        elsewhere = self._elsewhere(source_names)
         partial_keys = {self._key(routes.target(name)) for name in self._partial} | elsewhere.keys()
-        keys = {name: self._key(routes.target(name)) for name in wanted}
-        wanted_keys = {name: key for name, key in keys.items() if key not in partial_keys}
+        keys = {name: self._key(routes.target(name)) for name in source_names}
+        key_of = {name: key for name, key in keys.items() if key not in partial_keys}
         on_target_by_key = {self._key(name): name for name in on_target if self._is_wanted_there(name)}
         on_target_by_key = {key: name for key, name in on_target_by_key.items() if key not in partial_keys}
         if not self._options.tables.rules:  # only the source tells which databases are meant
-            schemas = {key.schema for key in wanted_keys.values()}
+            schemas = {key.schema for key in key_of.values()}
             on_target_by_key = {key: name for key, name in on_target_by_key.items() if key.schema in schemas}
-        sources = load_definitions(self._source_look, wanted_keys)
+        sources = load_definitions(self._source_look, key_of)
         targets = load_definitions(
-            self._look, (on_target_by_key[key] for key in wanted_keys.values() if key in on_target_by_key)
+            self._look, (on_target_by_key[key] for key in key_of.values() if key in on_target_by_key)
         )
         compare = self._schema_comparison()
         shards: dict[TableName, list[Definition]] = {}
-        for name, one in sorted(sources.items()):
-            shards.setdefault(wanted_keys[name], []).append(one)
+        for name, definition in sorted(sources.items()):
+            shards.setdefault(key_of[name], []).append(definition)
         tables = []
         for key, definitions in shards.items():
             source, notes = as_one(definitions)
@@ -204,10 +204,10 @@ class SourceVerification:
             )
             plan = column_plan(source, target)
             plan = replace(plan, notes=(*notes, *plan.notes))
-            merged = tuple(one.name for one in definitions)
+            merged = tuple(definition.name for definition in definitions)
             tables.append(_SourceTable(source, target, routes.target(source.name), schema, plan, merged))
-        own = sorted(on_target_by_key[key] for key in on_target_by_key.keys() - set(wanted_keys.values()))
-        unknown = (TableResult(name, schema=("the source has no such table",)) for name in own)
+        target_only = sorted(on_target_by_key[key] for key in on_target_by_key.keys() - set(key_of.values()))
+        unknown = (TableResult(name, schema=("the source has no such table",)) for name in target_only)
         return tables, [*elsewhere.values(), *unknown]
 
     def _elsewhere(self, on_source: Collection[TableName]) -> dict[TableName, TableResult]:
@@ -215,12 +215,12 @@ class SourceVerification:
         as extra, and be deleted by the fix.  Known are shards that have had a schema change."""
         journal, routes = Journal(self._table.name, self._table.schema), self._options.row_rules.routes
         changes = journal.of_shards(self._look, routes) if self._progress else ()
-        last = {one.shard.folded: one for one, _ in changes if self._options.tables(*one.shard)}
-        here, targets = {name.folded for name in on_source}, {routes.target(name) for name in on_source}
+        last_changes = {change.shard.folded: change for change, _ in changes if self._options.tables(*change.shard)}
+        source_keys, targets = {name.folded for name in on_source}, {routes.target(name) for name in on_source}
         return {
-            self._key(one.target): TableResult(one.target, schema=(_ELSEWHERE.format(one.shard),))
-            for name, one in last.items()
-            if name not in here and one.target in targets and not _GOES & set(one.classes)
+            self._key(change.target): TableResult(change.target, schema=(_ELSEWHERE.format(change.shard),))
+            for name, change in last_changes.items()
+            if name not in source_keys and change.target in targets and not _GOES & set(change.classes)
         }
 
     def _key(self, name: TableName) -> TableName:
@@ -244,27 +244,29 @@ class SourceVerification:
     def _one_table(self, table: _SourceTable, readers: _Readers) -> TableResult:
         began = time.monotonic()
         name = table.name
-        notes = (*table.schema.notes, *table.plan.notes, *([f"on the target: {table.there}"] * (table.there != name)))
+        renamed = [f"on the target: {table.target_name}"] if table.target_name != name else []
+        notes = (*table.schema.notes, *table.plan.notes, *renamed)
         result = TableResult(name, schema=table.schema.differences, notes=notes)
         self._listener.stage(str(name))
-        tally = self._compared(table, readers)
-        differences = self._settled(table, tally.differences)
+        tally = self._compare_rows(table, readers)
+        differences = self._settle(table, tally.differences)
         result.rows, result.chunks = tally.rows, tally.chunks
         result.count(differences)
         if table.target is None:
             result.missing = tally.rows
         shape = table.plan.shape
-        result.shown = [shown_row(shape, difference) for difference in differences[: self._options.section.shown_rows]]
+        first_differences = differences[: self._options.section.shown_rows]
+        result.first_rows = [shown_row(shape, difference) for difference in first_differences]
         if self._fix:
             self._write_fix(self._fix, table, differences, readers.source)
         result.seconds = time.monotonic() - began
         return result
 
-    def _compared(self, table: _SourceTable, readers: _Readers) -> Tally:
+    def _compare_rows(self, table: _SourceTable, readers: _Readers) -> Tally:
         if not table.plan.shape.actual:
             return Tally()
         if table.target is None:
-            counts = (readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*one)}")[0][0] for one in table.shards)
+            counts = (readers.source.rows(f"SELECT COUNT(*) FROM {quote_name(*shard)}")[0][0] for shard in table.shards)
             tally, shape = Tally(rows=sum(map(int, counts)), chunks=1), table.plan.shape
             if self._fix:
                 rows = _expected(table, readers.source).fetch("1=1")
@@ -292,7 +294,7 @@ class SourceVerification:
             seconds=self._options.section.chunk_seconds, on_chunk=on_chunk,
         )  # fmt: skip
 
-    def _settled(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
+    def _settle(self, table: _SourceTable, differences: list[Difference]) -> list[Difference]:
         """Tells what still differs on a moving target after a change has had the time to arrive.
 
         Nothing is on its way where both sides show one moment, and where no bridge moves the target.
@@ -308,7 +310,7 @@ class SourceVerification:
                 look, self._options.section.grace_seconds, lambda words: self._listener.stage(f"{table.name}: {words}")
             )
             comparison = self._comparison(table, readers)
-            remaining = settle(table.plan.shape, differences, comparison.again, on_its_way.seconds_left)
+            remaining = settle(table.plan.shape, differences, comparison.compare_again, on_its_way.seconds_left)
             if remaining and on_its_way.stuck:
                 self._stuck.append(f"{table.name}: what differs may still be on its way: {on_its_way.stuck}")
             return remaining
@@ -328,7 +330,7 @@ class SourceVerification:
     ) -> None:
         if not differences and not table.schema.differences:
             return
-        schema, name = table.schema, table.target.name if table.target else table.there
+        schema, name = table.schema, table.target.name if table.target else table.target_name
         source, are_alike = replace(table.source, name=name), not (schema.missing_columns or schema.changed_columns)
         create = reader.text(f"SHOW CREATE TABLE {quote_name(*table.source.name)}", 1)
         if table.target is None:
@@ -363,5 +365,5 @@ def _expected(table: _SourceTable, reader: SnapshotReader) -> Side:
     shape = table.plan.shape
     source_key, target_key = ([columns[i] for i in shape.key] for columns in (shape.expected, shape.actual))
     parts = key_parts(source_key, target_key)
-    first, *others = (quote_name(*name) + in_key_order(table.source, parts) for name in table.shards)
-    return Side(reader, first, shape.expected, parts, others=tuple(others))
+    first, *more_rows = (quote_name(*name) + in_key_order(table.source, parts) for name in table.shards)
+    return Side(reader, first, shape.expected, parts, more_rows=tuple(more_rows))

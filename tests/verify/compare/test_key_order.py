@@ -147,11 +147,11 @@ def test_no_row_falls_between_two_ranges(pair: Pair, monkeypatch: pytest.MonkeyP
 def test_chunks_grow_and_shrink_to_their_time() -> None:
     """By a factor of 4 at most, since one slow query says little."""
     size = ChunkSize(0.5)
-    size.took(0.001)
+    size.adjust(0.001)
     assert size.rows == 40_000
-    size.took(0.4)
+    size.adjust(0.4)
     assert size.rows == 50_000
-    size.took(60)
+    size.adjust(60)
     assert size.rows == 12_500
 
 
@@ -159,5 +159,5 @@ def test_a_steady_server_is_met_exactly() -> None:
     """At 100,000 rows/s half a second is 50,000 rows."""
     size = ChunkSize(0.5)
     for _ in range(10):
-        size.took(size.rows / 100_000)
+        size.adjust(size.rows / 100_000)
     assert size.rows == 50_000

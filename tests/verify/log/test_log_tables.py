@@ -28,7 +28,7 @@ from bridge.verify.log.log_tables import (
     KeyNumbers,
     LoggedTable,
     find_cuts,
-    joined,
+    join_ranges,
     logged_table,
     ranges_of,
 )
@@ -115,13 +115,13 @@ def compared_ranges(
     made_steps = steps(plan, found)
     folded = last_steps(plan.tables, made_steps)
     for numbers in apart(cuts) if definition.columns[logged.key[0]].value_class is INTEGER else [[WHOLE]]:
-        some = replace(logged, ranges=joined(numbers))
+        some = replace(logged, ranges=join_ranges(numbers))
         session.execute(f"DROP TEMPORARY TABLE IF EXISTS {some.expected}")
         loaded = LoadedTable(some, session)
         loaded.run(loaded.table.create())
         for insert in some.inserts(folded):
             loaded.run(insert)
-        assert loaded.refused == ""
+        assert loaded.refusal == ""
         reader = SnapshotReader(session, is_snapshot=True, place="target")
         is_equal = bool(literals_of(some)) and all(hashed(some, cuts, folded, reader)[0])
         with ThreadPoolExecutor(1) as pool:
@@ -210,8 +210,8 @@ def test_hashes_tell_which_parts_need_not_be_loaded(target: str) -> None:
     assert are_equal == [True, False, True, False, True], "3 is extra, and 6.0 is another spelling of 6.00"
     assert [one.actual.rows for one in ranges] == [2, 2, 1, 1, 2]
     differ = [one.numbers for one, is_equal in zip(ranges, are_equal, strict=True) if not is_equal]
-    assert joined(differ) == ((2, 4), (5, 6))
-    assert joined([(4, 5), *differ]) == ((2, 6),)
+    assert join_ranges(differ) == ((2, 4), (5, 6))
+    assert join_ranges([(4, 5), *differ]) == ((2, 6),)
 
 
 def test_a_table_that_the_log_saw_made_holds_nothing_else(target: str) -> None:

@@ -233,7 +233,7 @@ def test_a_value_that_does_not_fit_is_a_difference(code: int) -> None:
     table = table_of(session)
     table.run(INSERT)
     table.run(INSERT)
-    assert (table.refused, session.asked) == (f"{code} (words)", 1)
+    assert (table.refusal, session.asked) == (f"{code} (words)", 1)
 
 
 @pytest.mark.parametrize("code", [1021, 1114, 1205, 1969, 3024, 8004, 8175])

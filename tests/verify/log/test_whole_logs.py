@@ -79,7 +79,7 @@ def test_fixes_of_parts_of_a_table(target: str, tmp_path: Path) -> None:
     run_all(target, events)
     execute(target, "UPDATE m.t SET u = u + 100, own = id WHERE id IN (1, 7)")
     [table] = verify_events(target, events, fixes=tmp_path / "fix.sql").tables
-    assert [(one.commit_ts, one.position) for one in table.shown] == [(11, "cdc/0/1"), (17, "cdc/0/7")]
+    assert [(one.commit_ts, one.position) for one in table.first_rows] == [(11, "cdc/0/1"), (17, "cdc/0/7")]
     run_file(target, tmp_path / "fix.sql")
     assert verify_events(target, events).is_equal
     assert execute(target, "SELECT id, own FROM m.t WHERE own <> 5") == [(1, 1), (7, 7)]
