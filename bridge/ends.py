@@ -28,7 +28,7 @@ class Abandoned(Exception):  # noqa: N818  # not an error: nobody waits for the 
 class Trouble(NamedTuple):
     """What keeps one part of the bridge from working with an end.  since: by the end's clock."""
 
-    what: str
+    words: str
     since: float
 
 
@@ -56,10 +56,10 @@ class End:
         self.retries_for: Counter[str] = Counter()
         """How often something was tried again, by what kept it from being done."""
 
-    def failed(self, work: str, what: str, seconds: float = 0.0) -> None:
+    def failed(self, work: str, words: str, seconds: float = 0.0) -> None:
         """Notes what keeps `work` from being done, in words that follow the end's name, and has for so many seconds."""
         trouble = self._troubles.get(work)
-        self._troubles[work] = Trouble(what, self._clock() - seconds if trouble is None else trouble.since)
+        self._troubles[work] = Trouble(words, self._clock() - seconds if trouble is None else trouble.since)
 
     def answered(self, work: str) -> None:
         """Notes that `work` was done."""
@@ -80,7 +80,7 @@ class End:
     def waiting_for(self) -> str:
         """What keeps the bridge from working with this end, and since when; "" when nothing does."""
         trouble = self._oldest()
-        return f"{self.name} {self.place} {trouble.what} for {self._clock() - trouble.since:.0f} s" if trouble else ""
+        return f"{self.name} {self.place} {trouble.words} for {self._clock() - trouble.since:.0f} s" if trouble else ""
 
     def is_given_up(self, work: str) -> bool:
         """Whether `work` could not be done for longer than the end may be away."""
@@ -96,8 +96,7 @@ class End:
         give_up: Callable[[BaseException], BridgeError],
         abandoned: Callable[[], bool] = lambda: False,
     ) -> _Answer:
-        """Does what `work` names, again and ever longer apart until it raises none of the transient errors; gives its
-        answer.
+        """Does what `work` names until it raises no transient error, ever longer apart; gives its answer.
 
         trouble: says what an error means, in words that follow the end's name; those before a comma are one of a few.
         give_up: the error that is raised when the end was away for too long.
@@ -114,9 +113,9 @@ class End:
 
         def note(state: RetryCallState) -> None:
             error = _error_of(state)
-            what = trouble(error)
-            self.retries_for[what.partition(",")[0]] += 1
-            self.failed(work, what)
+            words = trouble(error)
+            self.retries_for[words.partition(",")[0]] += 1
+            self.failed(work, words)
             log.warning(
                 "retrying", on=self.name, attempt=state.attempt_number, waiting_for=self.waiting_for, error=str(error)
             )

@@ -31,8 +31,7 @@ NO_PRIMARY_KEY: Final = SEP + SEP
 """Of `RowChange.key`: the message says that the upstream's table has no primary key."""
 
 RAW: Final = SEP + SEP
-"""Separates the names in `RowChange.columns` from the forms and types of values.  No name is empty, so it occurs only
-once."""
+"""Separates names from forms and types in `RowChange.columns`; once, as no name is empty."""
 CLASH: Final = "clash"
 """The mark of a `LeftOut` whose table shares its target with another one."""
 
@@ -82,8 +81,7 @@ class Code(StrEnum):
     TARGET_REFUSED = "target-refused"
     """A row that the target refused."""
     ROW_NOT_FOUND = "row-not-found"
-    """The target lacks the row of a change that needs it: the table has no key, or the message holds a part of the
-    row."""
+    """The target lacks the row that a change needs, of a table without a key or of which the message holds a part."""
 
 
 class RowChange(NamedTuple):
@@ -136,8 +134,7 @@ class DdlStatement(NamedTuple):
 
 
 class Boundary(NamedTuple):
-    """Says that every change of this partition with a commit_ts *below* this one has been sent (resolved ts,
-    watermark)."""
+    """Every change of this partition with a commit_ts *below* this one has been sent (resolved ts, watermark)."""
 
     commit_ts: int
     index: int = 0  # type: ignore[assignment]
@@ -202,8 +199,7 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:
-    """Makes EVENT_SCHEMA when it is first asked for: the settings need this module as well, and pyarrow takes 0.1 s to
-    load."""
+    """Makes EVENT_SCHEMA when it is first asked for: settings need this module too, and pyarrow loads for 0.1 s."""
     if name != "EVENT_SCHEMA":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     import pyarrow as pa

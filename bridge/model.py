@@ -272,10 +272,10 @@ def quote_name(*parts: str) -> str:
 
 
 def free_name(name: str, others: Collection[str]) -> str:
-    """Returns a name for a column beside others: this one, or with a number behind it where another one has it, in
-    whatever case."""
-    taken = {other.lower() for other in others}
-    return next(one for one in chain([name], (f"{name} {number}" for number in count(2))) if one.lower() not in taken)
+    """Returns a name for a column beside others: this one, with a number if another has it, in whatever case."""
+    in_use = {other.lower() for other in others}
+    candidates = chain([name], (f"{name} {number}" for number in count(2)))
+    return next(candidate for candidate in candidates if candidate.lower() not in in_use)
 
 
 def has_long_characters(name: str) -> bool:
@@ -290,6 +290,6 @@ class RowCounts(NamedTuple):
     updates: int = 0
     deletes: int = 0
 
-    def plus(self, others: Iterable[int], sign: int = 1) -> RowCounts:
-        """Adds others, or takes them off."""
-        return RowCounts(*(mine + sign * other for mine, other in zip(self, others, strict=True)))
+    def plus(self, addends: Iterable[int], sign: int = 1) -> RowCounts:
+        """Adds numbers, or takes them off."""
+        return RowCounts(*(count + sign * addend for count, addend in zip(self, addends, strict=True)))

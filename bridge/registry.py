@@ -73,7 +73,7 @@ class SchemaRegistry:
         if len(_memory) >= MAX_CACHED:
             _memory.clear()
         try:
-            text = _memory[self.urls, schema_id] = self._kept(schema_id)
+            text = _memory[self.urls, schema_id] = self._from_cache(schema_id)
         except DecodeError as error:
             _memory[self.urls, schema_id] = _Lack(str(error), time.monotonic() + _LACKING_SECONDS)
             raise
@@ -81,7 +81,7 @@ class SchemaRegistry:
 
     def changed(self, schema_id: SchemaId) -> str:
         """Asks again, and says so where the registry gives another schema now."""
-        return "" if self.asked(schema_id) == self.text(schema_id) else f"; {self._given_anew(schema_id)}"
+        return "" if self.ask(schema_id) == self.text(schema_id) else f"; {self._given_anew(schema_id)}"
 
     def _given_anew(self, schema_id: SchemaId) -> str:
         return (
@@ -93,45 +93,45 @@ class SchemaRegistry:
         """Where this machine keeps a schema."""
         return cache_folder() / self._name(schema_id)
 
-    def asked(self, schema_id: SchemaId) -> str:
+    def ask(self, schema_id: SchemaId) -> str:
         """Asks the registry for a schema's text; it raises what `text` raises."""
         until = time.monotonic() + _PATIENCE_SECONDS
         while True:
             try:
-                return self._asked_once(schema_id)
+                return self._ask_once(schema_id)
             except RegistryAwayError:
                 if time.monotonic() > until:
                     raise
                 time.sleep(_PAUSE_SECONDS)
 
-    def _kept(self, schema_id: SchemaId) -> str:
+    def _from_cache(self, schema_id: SchemaId) -> str:
         def build(folder: Path) -> None:
-            (folder / _FILE).write_text(self.asked(schema_id), encoding="utf-8")
+            (folder / _FILE).write_text(self.ask(schema_id), encoding="utf-8")
 
         with suppress(OSError, UnicodeError):  # a folder that cannot be written to, as in some containers
             file = cached(self._name(schema_id), build) / _FILE
             text = file.read_text(encoding="utf-8")
             if time.time() - file.stat().st_mtime > _FRESH_SECONDS and self._is_another(schema_id, text):
-                what = "this machine has kept another schema than the schema registry gives now"
-                raise SourceError(f"{what}: {self._given_anew(schema_id)}", fix="see bridge help protocols")
+                summary = "this machine has kept another schema than the schema registry gives now"
+                raise SourceError(f"{summary}: {self._given_anew(schema_id)}", fix="see bridge help protocols")
             return text
-        return self.asked(schema_id)
+        return self.ask(schema_id)
 
     def _is_another(self, schema_id: SchemaId, text: str) -> bool:
         """Tells whether the registry gives another schema than this one, which was kept long ago: another registry may
         have its URL now.  One that does not answer, or lacks the schema, tells nothing."""
         try:
-            now = self._asked_once(schema_id)
+            current = self._ask_once(schema_id)
         except (SourceError, DecodeError):
             return False
         (self.folder(schema_id) / _FILE).touch()
-        return now != text
+        return current != text
 
     def _name(self, schema_id: SchemaId) -> str:
         digest = hashlib.sha256("\n".join(sorted(self.urls)).encode()).hexdigest()[:16]
         return f"registry-{digest}-{schema_id.kind}-{schema_id.number}"
 
-    def _asked_once(self, schema_id: SchemaId) -> str:
+    def _ask_once(self, schema_id: SchemaId) -> str:
         from http.client import HTTPException  # late: most commands ask for no schema
 
         away, lacks = list[str](), ""
@@ -244,10 +244,10 @@ def _is_apicurios(url: str) -> bool:
 
 def _refusal(url: str, status: int, schema_id: SchemaId) -> SourceError:
     if status in (401, 403):
-        what = f"the schema registry {url} refuses the schema {schema_id.number}: HTTP {status}"
-        return SourceError(what, fix=f"check its user, password or token, and what they may read; {_PAGE}")
-    what = f"{url} gives no schema {schema_id.number}: HTTP {status}"
-    return SourceError(what, fix=f"check that the URL is a schema registry's, with its path; {_PAGE}")
+        summary = f"the schema registry {url} refuses the schema {schema_id.number}: HTTP {status}"
+        return SourceError(summary, fix=f"check its user, password or token, and what they may read; {_PAGE}")
+    summary = f"{url} gives no schema {schema_id.number}: HTTP {status}"
+    return SourceError(summary, fix=f"check that the URL is a schema registry's, with its path; {_PAGE}")
 
 
 def _schema_of(url: str, content: bytes) -> str:

@@ -254,8 +254,7 @@ def additions(action: Sequence[Token]) -> list[Sequence[Token]]:
 
 
 def alter_actions(tokens: Sequence[Token]) -> list[tuple[Token, ...]]:
-    """Gives the actions of an ALTER TABLE from the tokens that follow the table's name.  An action inside a comment
-    does not count."""
+    """Gives the actions of an ALTER TABLE from the tokens behind the table's name; those in a comment do not count."""
     actions: list[list[Token]] = []
     for part in filter(None, split_at_commas([token for token in tokens if token.text != ";"])):
         goes_on = _prefix(part) is None  # one more name of a list: DROP PARTITION a, b; ORDER BY a, b

@@ -1,5 +1,4 @@
-"""Divides a statement into the parts that a rewrite may change or leave out: definitions, actions and options, as
-tokens."""
+"""Divides a statement into the parts that a rewrite may change or leave out: definitions, actions and options."""
 
 from __future__ import annotations
 
@@ -76,8 +75,7 @@ class StatementParts:
         return (item for item in self.items if item.change in ADDS_COLUMN)
 
     def in_columns(self, *words: str) -> Iterator[tuple[Item, int]]:
-        """Gives the columns with one of these words behind their name, outside of parentheses, and its place in the
-        definition."""
+        """Gives the columns with one of these words outside of parentheses, and its place in the definition."""
         for item in self.columns:
             yield from ((item, i) for i, token in outer(item.definition) if i > 0 and token.word in words)
 
@@ -176,8 +174,7 @@ def _is_key_word(words: Sequence[str]) -> bool:
 
 
 def _name_of(definition: Sequence[Token]) -> str | None:
-    """Gives the name that a definition gives to its index or constraint: the one behind INDEX, otherwise the one behind
-    CONSTRAINT."""
+    """Gives the name of the index or constraint that is defined: the one behind INDEX, else that behind CONSTRAINT."""
     symbol, i = None, 0
     if at(definition, 0).word == "CONSTRAINT":
         i = 1

@@ -1,5 +1,4 @@
-"""Lists collations: those that a target knows, the nearest to one that it does not know, and the defaults of
-sources."""
+"""Lists collations: those of a target, the nearest to one that it does not know, and the defaults of sources."""
 
 from __future__ import annotations
 
@@ -24,8 +23,7 @@ class SourceDefaults(NamedTuple):
     are_told: bool = False
 
     def but(self, defaults: Mapping[str, str]) -> SourceDefaults:
-        """Gives those of a server that is set up otherwise: the collation of its databases (`server`), and of character
-        sets."""
+        """Gives those of a server with other settings: the collation of its databases (`server`), and of charsets."""
         by_name = {name.lower(): collation.lower() for name, collation in defaults.items()}
         collation = by_name.pop("server", self.collation)
         charset = self.charset if collation == self.collation else collation.partition("_")[0]
@@ -186,8 +184,7 @@ _UNICODE: Final = ("general_ci", "unicode_ci", "unicode_520_ci", "bin")
 
 
 class _Documented(NamedTuple):
-    """A row of documentation: from version `since` on, a flavour knows `names` besides those of earlier rows, by
-    `source`."""
+    """From version `since` on, a flavour knows `names` besides those of earlier rows; `source` says so."""
 
     flavour: str
     since: tuple[int, ...]

@@ -78,8 +78,7 @@ _BEFORE_NAMES: Final = frozenset(
 
 
 def _has_names_in_double_quotes(tokens: Sequence[Token]) -> bool:
-    """Tells whether something in double quotes is a part of a name with a dot, or follows a word behind which only
-    names stand."""
+    """Tells whether double quotes hold a part of a name with a dot, or follow a word behind which only names stand."""
     around = zip([END, *tokens], tokens, [*tokens[1:], END], strict=False)
     return any(
         token.text[0] == '"' and (before.word in _BEFORE_NAMES or "." in {before.text, behind.text})
@@ -88,8 +87,7 @@ def _has_names_in_double_quotes(tokens: Sequence[Token]) -> bool:
 
 
 def open_comments(statement: str, *, mariadb: bool = False) -> str:
-    """Opens the executable comments of a statement, so that their bodies become plain text; and puts names in double
-    quotes into backticks.
+    """Makes the bodies of executable comments plain text, and puts names in double quotes into backticks.
 
     The upstream has run the comments: MySQL writes those that it skips to its log as plain comments.  Whether the
     target would run them depends on its version.  `/*M! ... */` is one where the upstream is MariaDB; otherwise it is
@@ -178,8 +176,7 @@ def statements(text: str) -> list[str]:
 
 
 class NotUnderstoodError(Exception):
-    """Raised for a statement that the bridge does not know; the message may say why.  `classify` turns it into
-    Refused."""
+    """Raised for a statement that the bridge does not know; the message may say why.  `classify` gives Refused then."""
 
 
 class Mention(NamedTuple):

@@ -42,8 +42,7 @@ _QUERY_IN_PARENTHESES: Final = frozenset({"SELECT", "TABLE", "VALUES", "WITH"})
 
 
 class Swap(StrEnum):
-    """What a statement may swap.  Such a statement undoes itself when it runs twice, and definitions alone do not show
-    whether it ran."""
+    """What a statement may swap.  Run twice it undoes itself, and definitions alone do not show whether it ran."""
 
     TABLES = "contents of tables"
     COLUMNS = "names of columns"
@@ -141,18 +140,8 @@ def classify(statement: str, schema: str, *, tidb: bool = False, is_certain: boo
 
 def _effects(change: Classified) -> tuple[object, ...]:
     """Tells what a statement does, wherever its words stand."""
-    like = change.like.table if change.like else None
-    referenced = tuple(mention.table for mention in change.referenced)
-    return (
-        change.kind,
-        change.classes,
-        change.tables,
-        like,
-        referenced,
-        change.database,
-        change.swaps,
-        change.reads_bare,
-    )
+    names = (change.tables, change.like and change.like.table, *(mention.table for mention in change.referenced))
+    return change.kind, change.classes, names, change.database, change.swaps, change.reads_bare
 
 
 def _of_readings(
@@ -444,8 +433,7 @@ def _drop(reader: TokenReader) -> Classified:
 
 
 def begins_database_option(token: Token, following: Token) -> bool:
-    """Tells whether an option of a database begins here, rather than a name.  Words that are not reserved may be
-    either."""
+    """Tells whether an option of a database begins here; words that are not reserved may also be names."""
     if token.word in {"CHARACTER", "CHARSET", "COLLATE", "DEFAULT", "SET"}:
         return True
     is_value = following.text == "=" or following.kind == "string"

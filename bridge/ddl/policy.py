@@ -1,5 +1,4 @@
-"""Decides what happens to a schema change, by its classes and the operator's settings; by default the target
-follows."""
+"""Decides by its classes and the settings what happens to a schema change; by default the target follows."""
 
 from __future__ import annotations
 

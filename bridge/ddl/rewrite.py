@@ -147,9 +147,8 @@ def rewrite(statement: str, schema: str, site: Site) -> Rewritten | Refused:
     left_out = tuple(edit.omission for edit in edits if edit.omission)
     if result is not None and not _touches_the_same(result, schema, reread, tidb=tidb):
         return Refused(f"its rewritten form would touch other tables: {result}")
-    return Rewritten(
-        result, classified, (*steps, *edit_steps), left_out, source, time_zones.zone_dependence(parts, site)
-    )
+    local = time_zones.zone_dependence(parts, site)
+    return Rewritten(result, classified, (*steps, *edit_steps), left_out, source, local)
 
 
 def without_spans(text: str, spans: Iterable[tuple[int, int]]) -> str:
@@ -185,8 +184,7 @@ def _apply(parts: StatementParts, edits: Sequence[Edit]) -> tuple[str | None, li
 
 
 def _item_removals(parts: StatementParts, edits: Sequence[Edit]) -> list[Edit]:
-    """Gives the removals of the items of which nothing is left, or of the whole statement, each with the reason of the
-    longest removal."""
+    """Gives the removals of items, or of the statement, of which nothing is left, with the longest one's reason."""
     removals: list[Edit] = []
     for tokens in (parts.tokens, *(item.tokens for item in parts.items)):
         whole = Edit(*span_of(tokens), "", "")

@@ -1,7 +1,6 @@
 """Defines the rules that rewrite a schema change for a target: each is a function from a statement's parts to edits.
 
-A rule changes a span of the text or leaves an item out; everything else stays as it came.  A rule gives its reason in
-words for the operator.
+A rule changes a span of the text or leaves an item out, and says why to the operator; the rest stays as it came.
 
 Tells which syntax a target knows.
 
@@ -251,8 +250,7 @@ def former_name(item: Item) -> str:
 
 
 def former_definition(item: Item, statement: StatementParts, site: Site) -> str:
-    """Gives the target's definition of the column that MODIFY or CHANGE is about, without its name; "" where there is
-    none."""
+    """Gives the target's definition of the column of a MODIFY or CHANGE, without its name; "" where it has none."""
     return site.around.column_definition(statement.classified.tables[0], former_name(item)) or ""
 
 
@@ -262,8 +260,7 @@ def remove(tokens: Sequence[Token], why: str, omission: OmittedObject | None = N
 
 
 def option_scopes(statement: StatementParts) -> Iterator[tuple[Token, ...]]:
-    """Gives the tokens that may hold table or database options: those behind the definitions, or actions of ALTER
-    TABLE."""
+    """Gives the tokens that may hold options: those behind the definitions, or actions of ALTER TABLE."""
     if statement.options:
         yield statement.options
     options = {C.TABLE_OPTION, C.TABLE_CHARSET, C.TABLE_COMMENT, C.AUTO_ID, C.TTL}

@@ -51,8 +51,7 @@ class Route:
     """One route.  target_schema, target_table: None where the name stays.  merges: whether several tables, the shards
     of one, may go to one target.
 
-    Raises UsageError for a pattern that cannot be read, and for a route that gives several tables one name and does not
-    merge.
+    Raises UsageError for an unreadable pattern, and where several tables would get one name without a merge.
     """
 
     schema_pattern: str
@@ -127,8 +126,7 @@ def _whole_pattern(text: str, route: Route) -> NamePattern:
 
 
 def parse_route(text: str) -> Route:
-    """Reads a route such as `shop_1.* -> shop.*`, or one that merges, `shop_*.orders => shop.orders`; raises
-    UsageError."""
+    """Reads `shop_1.* -> shop.*`, or one that merges, `shop_*.orders => shop.orders`; raises UsageError."""
     source, arrow, destination = text.partition(_MERGING_ARROW)
     merges = bool(arrow)
     if not merges:
@@ -217,8 +215,7 @@ class Routes:
         return ""
 
     def sources(self, target: TableName) -> list[TableName]:
-        """Gives the names of the tables that may go to `target`, but of shards that a pattern matches only those of
-        its name."""
+        """Gives the tables that may go to `target`; of shards that a pattern matches, only those of its name."""
         candidates = [target, *(source for route in self.routes if (source := route.source(target)))]
         names = {name.folded: name for name in candidates if self._leads(name, target)}
         return list(names.values())

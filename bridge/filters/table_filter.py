@@ -122,8 +122,7 @@ class TableFilter:
         return self.only_leaves_out or any(rule.table(table.lower()) for rule in rules if not rule.leaves_out)
 
     def accepts_schema(self, schema: str) -> bool:
-        """Tells whether a database-level schema change is wanted: it is when some table of the database may be
-        wanted."""
+        """Tells whether a database-level schema change is wanted: whether some table of the database may be."""
         schema = schema.lower()
         is_wanted = self.only_leaves_out
         for rule in _compile(self.rules):
@@ -214,8 +213,7 @@ def name_pattern(text: str) -> NamePattern:
 
 
 def _wildcards(text: str) -> NamePattern:
-    """Reads a name with wildcards, by a regular expression of Go (as TiDB does); a name without wildcards is compared
-    as it is."""
+    """Reads a name with wildcards as a regular expression of Go (as TiDB does); another name is compared as it is."""
     name, pattern, at = "", "", 0
     is_plain = True
     while at < len(text) and text[at] != ".":
@@ -278,8 +276,7 @@ def plain_name(schema: str) -> str:
 
 @dataclass(frozen=True)
 class ReservedSchemas:
-    """The server's own databases and the bridge's.  Those are `own` and the default one, which another pipeline may
-    use."""
+    """The server's own databases and the bridge's: `own`, and the default one, which another pipeline may use."""
 
     own: str = DEFAULT_SCHEMA
 

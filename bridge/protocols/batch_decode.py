@@ -34,7 +34,7 @@ _PLACES = {one: itemgetter(*((*its, *_NAMES).index(name) for name in _NAMES)) fo
 _RECORDS: Final = {record._field_defaults.get("kind"): record for record in COLUMNS}
 
 
-def laid(event: Event) -> tuple[Any, ...]:
+def event_columns(event: Event) -> tuple[Any, ...]:
     """Gives an event as the columns of EVENT_FIELDS."""
     columns: tuple[Any, ...] = _PLACES[type(event)](event + _EMPTY)
     return columns
@@ -42,13 +42,13 @@ def laid(event: Event) -> tuple[Any, ...]:
 
 def record_batch(events: Iterable[Event]) -> pa.RecordBatch:
     """Makes columns of events (EVENT_FIELDS); those of a row change are its fields."""
-    rows = [event if type(event) is RowChange else laid(event) for event in events]
+    rows = [event if type(event) is RowChange else event_columns(event) for event in events]
     return pa.RecordBatch.from_arrays(_arrays(rows, EVENT_FIELDS), schema=EVENT_FIELDS)
 
 
 def events_table(placed: Iterable[tuple[Position, Event]]) -> pa.Table:
     """Makes a table of events with the positions of their messages (EVENT_SCHEMA)."""
-    rows = [(*position, *laid(event)) for position, event in placed]
+    rows = [(*position, *event_columns(event)) for position, event in placed]
     return pa.Table.from_arrays(_arrays(rows, EVENT_SCHEMA), schema=EVENT_SCHEMA)
 
 
@@ -59,8 +59,8 @@ def _arrays(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> list[pa.Array
 
 def events_of(columns: pa.Table | pa.RecordBatch) -> Iterator[Event]:
     """Reads events (EVENT_FIELDS, and maybe more)."""
-    kinds, *others = (columns[name].to_pylist() for name in _NAMES)
-    for kind, *fields in zip(map(Kind, kinds), *others, strict=True):
+    kinds, *columns_of_fields = (columns[name].to_pylist() for name in _NAMES)
+    for kind, *fields in zip(map(Kind, kinds), *columns_of_fields, strict=True):
         record = _RECORDS.get(kind, RowChange)
         row = dict(zip(_NAMES, (kind, *fields), strict=True))
         yield record(*(row[name] for name in COLUMNS[record]))
@@ -140,8 +140,8 @@ def _with_shards(events: pa.Table, shards: list[str | None], is_row: pa.Array, o
     return events.set_column(at, EVENT_SCHEMA.field(at), shard_names)
 
 
-def _clash(events: pa.Table, which: npt.NDArray[np.bool_], name: TableName, why: str) -> pa.Table:
-    [(position, _)] = placed_events(events.slice(int(np.argmax(which)), 1))
+def _clash(events: pa.Table, mask: npt.NDArray[np.bool_], name: TableName, why: str) -> pa.Table:
+    [(position, _)] = placed_events(events.slice(int(np.argmax(mask)), 1))
     return events_table([(position, LeftOut(*name, why, mark=CLASH))])
 
 
@@ -189,9 +189,9 @@ class Messages(NamedTuple):
     value: list[bytes | None]
     latest_ms: list[int] = []  # noqa: RUF012  # the default of a tuple's field, which nobody changes
 
-    def part(self, which: slice) -> Messages:
+    def part(self, span: slice) -> Messages:
         """Gives the messages of a slice."""
-        return Messages(*(column[which] for column in self))  # type: ignore[arg-type]  # each of its type
+        return Messages(*(column[span] for column in self))  # type: ignore[arg-type]  # each of its type
 
 
 def do_nothing() -> None:

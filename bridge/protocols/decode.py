@@ -21,8 +21,7 @@ _MOST_MS: Final = (1 << 45) - 1
 
 
 def highest_ts(latest_ms: Iterable[int], ms_ahead: int) -> int:
-    """Returns the highest TSO that messages can tell: of the latest moment that one of them can be of, and so much
-    ahead."""
+    """Returns the highest TSO that messages can tell: so much ahead of the latest moment that one can be of."""
     return ms_tso(min(max(latest_ms) + ms_ahead, _MOST_MS) + 1) - 1
 
 
@@ -34,9 +33,9 @@ def check_times(events: Iterable[Event], highest: int) -> None:
     for event in events:
         ts = getattr(event, "commit_ts", 0)
         if ts > highest and not getattr(event, "by_time", False):
-            what = "boundary" if isinstance(event, Boundary) else "commit ts"
+            kind = "boundary" if isinstance(event, Boundary) else "commit ts"
             raise DecodeError(
-                f"its {what} {ts} is {tso_time(ts)}, later than can be ({tso_time(highest)},"
+                f"its {kind} {ts} is {tso_time(ts)}, later than can be ({tso_time(highest)},"
                 " by this machine's clock, Kafka's timestamp and source.ahead_seconds): the sender is wrong, or this"
                 " machine's clock is behind, or the upstream's is ahead (then raise source.ahead_seconds)",
                 Code.AHEAD_OF_CLOCK,

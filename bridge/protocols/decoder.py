@@ -27,9 +27,8 @@ every row."""
 MAX_CACHED: Final = 4096
 """In entries.  A cache is emptied at this size, so that a flood of table names cannot fill the memory."""
 
-_SHOWN: Final = 60
-"""A separate name, since looking up the enum's member takes as long as the comparison, which is made for every
-message."""
+_EXCERPT_CHARACTERS: Final = 60
+"""In characters."""
 Contents = Sequence[bytes | None]
 """The keys, or the values, of messages."""
 _Key = TypeVar("_Key")
@@ -61,9 +60,9 @@ class RowEvents(NamedTuple):
     numbers: npt.NDArray[np.int64]
     events: pa.RecordBatch
 
-    def only(self, which: npt.NDArray[np.bool_]) -> RowEvents:
+    def only(self, mask: npt.NDArray[np.bool_]) -> RowEvents:
         """Keeps the events that a mask marks."""
-        return self if which.all() else RowEvents(self.numbers[which], self.events.filter(which))
+        return self if mask.all() else RowEvents(self.numbers[mask], self.events.filter(mask))
 
 
 class BatchResult(NamedTuple):
@@ -120,8 +119,7 @@ class DecodeOptions:
     reserved: databases whose rows all become LEFT_OUT, even if their tables are wanted.
     cut_rows: whether rows that TiCDC has cut to their key are decoded, with `RowChange.cut`; otherwise a message that
     holds one is a `DecodeError`.  Deletes need only the key and are never marked.
-    ckafka_binary: how ckafka writes binary values, which its messages do not tell.  With None, a binary value is an
-    error.
+    ckafka_binary: how ckafka writes binary values, which its messages do not tell.  None: they are errors.
     debezium: how a native Debezium connector is configured to write values; TiCDC's way is known.
     row_rules: what is done with rows that were decoded together (`batch_decode`); `decode` gives them as they came.
     ms_ahead: how far a TSO may lie ahead of the moment at which its message was read (milliseconds).
@@ -144,8 +142,7 @@ class DecodeOptions:
 
 
 class Decoder(Protocol):
-    """Decodes the messages of a protocol.  It keeps what it learns of each table, so one decoder serves many
-    batches."""
+    """Decodes the messages of a protocol.  It keeps what it learns of tables, so one decoder serves many batches."""
 
     @property
     def protocols(self) -> tuple[str, ...]:
@@ -188,42 +185,42 @@ def explain(failure: Exception) -> str:
         case MemoryError():
             return "too large for the memory"
         case KeyError():
-            return f"{shown(failure.args[0] if failure.args else '')} is missing"
+            return f"{excerpt(failure.args[0] if failure.args else '')} is missing"
         case AttributeError() | TypeError():
             return f"a part of it has the wrong JSON type ({failure})"
         case _:
             return str(failure) or type(failure).__name__
 
 
-def shown(value: object) -> str:
+def excerpt(value: object) -> str:
     """Writes a value from the wire for an error message: escaped and short."""
     if isinstance(value, str | bytes):
-        value = value[: _SHOWN + 1]
+        value = value[: _EXCERPT_CHARACTERS + 1]
     elif isinstance(value, list | dict):
         return f"a JSON {'array' if isinstance(value, list) else 'object'}"
     text = ascii(value)
-    return text if len(text) <= _SHOWN + 10 else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _EXCERPT_CHARACTERS + 10 else f"{text[:_EXCERPT_CHARACTERS]}..."
 
 
-def check_name(name: object, what: str) -> str:
+def check_name(name: object, kind: str) -> str:
     """Checks and gives the name of a schema, table or column.  Raises DecodeError for a value that cannot be a name.
 
     A NUL would split an image, and no identifier of MySQL holds one.
     """
     if not isinstance(name, str):
-        raise DecodeError(f"the {what} name is {shown(name)}, not a string")
+        raise DecodeError(f"the {kind} name is {excerpt(name)}, not a string")
     if "\0" in name:
-        raise DecodeError(f"the {what} name {shown(name)} holds a NUL")
+        raise DecodeError(f"the {kind} name {excerpt(name)} holds a NUL")
     if len(name) > MAX_NAME:
-        raise DecodeError(f"the {what} name {shown(name)} is longer than {MAX_NAME} characters")
+        raise DecodeError(f"the {kind} name {excerpt(name)} is longer than {MAX_NAME} characters")
     return name
 
 
-def check_commit_ts(ts: object, what: str) -> int:
+def check_commit_ts(ts: object, field: str) -> int:
     """Checks and gives a commit_ts (TSO).  Raises DecodeError for a value that is not a TSO within Arrow's int64."""
     if type(ts) is int and 0 < ts <= MAX_COMMIT_TS:
         return ts
-    raise DecodeError(f"{what} is {shown(ts)}, not a TSO")
+    raise DecodeError(f"{field} is {excerpt(ts)}, not a TSO")
 
 
 FAILURES: Final = (

@@ -61,7 +61,7 @@ _BYTES: Final = (
         ),
     ),
 )
-_MARKS: Final = [(re.compile(mark, re.DOTALL), one) for mark, one in _BYTES]
+_MARKS: Final = [(re.compile(mark, re.DOTALL), wire_format) for mark, wire_format in _BYTES]
 _MAXWELL: Final = Foreign(
     "Maxwell's JSON", "it is not read: send the tables by Debezium's connector for MySQL, or by Canal"
 )
@@ -149,9 +149,9 @@ def recognise(sample: Sample) -> tuple[str, str]:
     if not names:
         raise _unknown(sample)
     if len(names) > 1:
-        counted = Counter(origin.protocol for origin in origins).most_common()
+        counts = Counter(origin.protocol for origin in origins).most_common()
         raise UsageError(
-            f"the messages are of several protocols: {', '.join(f'{count} {name}' for name, count in counted)}",
+            f"the messages are of several protocols: {', '.join(f'{count} {name}' for name, count in counts)}",
             fix="give --protocol; `bridge inspect` shows the messages",
         )
     protocol = names.pop()
@@ -160,12 +160,12 @@ def recognise(sample: Sample) -> tuple[str, str]:
 
 def _unknown(sample: Sample) -> UsageError:
     """Says that no message is of a known protocol, and what most of them are instead, where they show it."""
-    what = f"no known protocol is recognised in {len(sample)} messages"
+    summary = f"no known protocol is recognised in {len(sample)} messages"
     formats = Counter(wire_format for key, value in sample if (wire_format := foreign(key, value))).most_common(1)
     if not formats:
-        return UsageError(what, fix="give --protocol; `bridge inspect` shows the messages")
+        return UsageError(summary, fix="give --protocol; `bridge inspect` shows the messages")
     [(wire_format, count)] = formats
-    return UsageError(f"{what}; {count} are {wire_format.what}", fix=wire_format.fix)
+    return UsageError(f"{summary}; {count} are {wire_format.what}", fix=wire_format.fix)
 
 
 def is_other(origin: Recognised, protocols: Sequence[str]) -> bool:
@@ -189,10 +189,10 @@ def binlog_source(sample: Sample) -> str:
     return "mysql" if origins else ""
 
 
-def _reason(protocol: str, origins: list[Recognised], looked_at: int) -> str:
-    own = [origin for origin in origins if origin.protocol == protocol]
-    variants = ", ".join(f"{count}: {name}" for name, count in Counter(origin.variant for origin in own).most_common())
-    return f"{len(own)} of {looked_at} messages {PROTOCOLS[protocol].shows} ({variants})"
+def _reason(protocol: str, origins: list[Recognised], sample_size: int) -> str:
+    own = [origin.variant for origin in origins if origin.protocol == protocol]
+    variants = ", ".join(f"{count}: {name}" for name, count in Counter(own).most_common())
+    return f"{len(own)} of {sample_size} messages {PROTOCOLS[protocol].shows} ({variants})"
 
 
 def recognise_message(key: bytes | None, value: bytes | None) -> Recognised | None:

@@ -16,7 +16,7 @@ from bridge.protocols.decoder import (
 )
 from bridge.protocols.values.row_image import Layout
 
-_CUT: Final = (
+_CUT_ROW: Final = (
     "the message does not hold the whole row: it was too large for the topic, and large-message-handle has cut it to"
     " its key or stored it elsewhere; give the upstream with --upstream, so that the row can be read back"
 )
@@ -60,7 +60,7 @@ class PlainDecoder:
     def _check_cut(self, cut: Code | None) -> None:
         """Raises DecodeError for a row that is cut to its key, unless such rows are wanted."""
         if cut and not self._takes_cut_rows:
-            raise DecodeError(_CUT, cut)
+            raise DecodeError(_CUT_ROW, cut)
 
     def is_wanted(self, schema: str, table: str) -> bool:
         """Tells whether rows of a table are wanted.  Raises DecodeError for names that no table can have; no later step

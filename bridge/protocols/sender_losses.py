@@ -189,9 +189,9 @@ class _Connector:
 
 def _of_canal(messages: Sequence[dict[str, Any]], *, is_filtered: bool) -> Iterator[Loss]:
     texts = [str(message.get("sql") or "") for message in messages if message.get("isDdl")]
-    named = {match.group(1).lower() for text in texts if (match := _UTF16.search(text))}
+    charsets = {match.group(1).lower() for text in texts if (match := _UTF16.search(text))}
     yield Loss(
-        f"Canal reads the values of columns of {few(sorted(named) or ['utf16', 'ucs2'])} wrongly",
+        f"Canal reads the values of columns of {few(sorted(charsets) or ['utf16', 'ucs2'])} wrongly",
         "make such columns utf8mb4 upstream; nothing to do where there are none",
     )
     if not any(message.get("gtid") for message in messages):

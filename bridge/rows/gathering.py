@@ -191,8 +191,7 @@ def row_bytes(rows: pa.Table) -> Longs:
 
 
 def _few_of(rows: pa.Table, numbers: Longs) -> pa.Table:
-    """Takes few rows out of many.  It leaves out other rows first, without a copy where the few rows are near each
-    other."""
+    """Takes few rows out of many: it leaves out others first, without a copy where the few are near each other."""
     first = int(numbers.min())
     near = rows.slice(first, int(numbers.max()) + 1 - first)
     if near.nbytes <= _REACH:
@@ -284,8 +283,7 @@ def _is_repeated(texts: pa.StringArray | pa.LargeStringArray) -> bool:
 
 
 def combined(codes: Longs, values: pa.DictionaryArray) -> Longs:
-    """Numbers the combinations of codes and values from 0, without a gap and in no order: Arrow promises none for
-    dictionaries."""
+    """Numbers the combinations of codes and values from 0, without a gap and in no order, as `numbered`."""
     indices: Longs = values.indices.to_numpy().astype(np.int64)
     return numbered(codes * len(values.dictionary) + indices) if codes.any() else indices
 

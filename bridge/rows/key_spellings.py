@@ -1,5 +1,4 @@
-"""Tells whether equal keys have equal literals, to whatever server, and refuses rows that would be one under another
-spelling.
+"""Tells whether equal keys have equal literals on every server, and refuses rows that two spellings make one.
 
 Others are keys that a server takes for one although they are spelled otherwise, such as 'Alice' and 'ALICE' under a _ci
 collation, 'b' and 'b ' under PAD SPACE, and texts that differ only after a key's prefix.

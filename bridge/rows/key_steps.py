@@ -88,8 +88,7 @@ class ShapedRows(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What row changes do to keys, in order: a row change is one step, or two steps when it moves its row to another
-    key.
+    """What row changes do to keys, in order: one step each, or two when a change moves its row to another key.
 
     row: the number of the row change.  is_image: whether the key has a row afterwards.  moves: whether it is one of two
     steps.  key: literals joined by SEP.  number: equal for equal keys of one table.
@@ -212,8 +211,7 @@ def _refuse(rows: ShapedRows, steps: Steps, before: int, after: int) -> None:
 
 
 def refuse_parts_of_keyless(table: TableName, shapes: Sequence[RowShape], changes: pa.Table) -> None:
-    """Raises ApplyError for changes that may mean a row of another shard: of a merged table without a key, whose shards
-    have different columns."""
+    """Raises ApplyError for changes of a merged keyless table that may mean another shard's row: columns differ."""
     shards = changes["text"]
     if shards.null_count == len(shards) or not any(shape.lacks for shape in shapes):
         return

@@ -44,8 +44,7 @@ def wrapped(template: Sequence[str], parts: Sequence[pa.Array]) -> pa.Array:
 
 
 def runs(texts: pa.Array, byte_limit: int, count_limit: int | None = None) -> Iterator[pa.Array]:
-    """Cuts texts (large strings, none of them null), in order, to runs of about so many bytes, and at most so many
-    texts.  No run is empty."""
+    """Cuts texts (large strings, no nulls) to runs of about so many bytes, and at most so many texts; none is empty."""
     size, offsets = len(texts), offsets_of(texts)
     count_limit = size if count_limit is None else count_limit
     start = 0
@@ -59,8 +58,7 @@ def runs(texts: pa.Array, byte_limit: int, count_limit: int | None = None) -> It
 
 _NOWHERE = (-1, -1)
 _BLOCK: Final = 256 << 10
-"""So many bytes are compared at once, which stay in the processor's cache (half of the time of all at once, measured
-with 40 MB)."""
+"""So many bytes are compared at once: they stay in the processor's cache (half the time, measured with 40 MB)."""
 _readiness: Final = Readiness()
 
 
@@ -84,16 +82,14 @@ class Cells:
         self.separators, self.firsts = np.append(places, 0), firsts - counts
 
     def begins(self, images: Longs, position: int) -> Longs:
-        """Tells where the literal at a position of each of these images, none of which is null, begins in
-        `characters`."""
+        """Tells where the literal at a position of each of these images, no nulls, begins in `characters`."""
         if position == 0:
             return self.offsets[images]
         starts: Longs = self.separators[self.firsts[images] + position - 1] + 1
         return starts
 
     def joined(self, positions: Sequence[Sequence[int]]) -> pa.Array:
-        """Gives the literals of each image at the positions of its shape, joined by SEP; null where there is no image,
-        or no position."""
+        """Gives the literals of each image at its shape's positions, joined by SEP; null without image or position."""
         runs = [_runs(places) for places in positions]
         part_count = max(map(len, runs))
         parts = [self._taken([spans[i] if i < len(spans) else _NOWHERE for spans in runs]) for i in range(part_count)]
@@ -114,8 +110,7 @@ class Cells:
         return Literals(image, place, begins, ends, slices(self._data, begins, ends))
 
     def _taken(self, runs: Sequence[tuple[int, int]]) -> pa.Array:
-        """Gives the literals from one position to another, with their separators.  runs: the two positions of each
-        shape."""
+        """Gives the literals between two positions, with their separators.  runs: the positions of each shape."""
         first, last = np.array(runs, np.int64)[self._shape_of].T
         is_there = self.is_image & (first >= 0)
         begins, ends = self._bounds(slice(None), first, last)

@@ -1,5 +1,4 @@
-"""Computes net changes: of all changes of a key, only the last image counts, since readers of the target see a window
-only as a whole.
+"""Computes net changes: of a key only the last image counts, since readers see a window only as a whole.
 
 It is pure, over Arrow columns.  The input is row changes in commit order and the target's tables; the result is what
 the rows must be afterwards.
@@ -300,8 +299,7 @@ def _refuse_meeting_shards(shapes: Sequence[RowShape], changes: pa.Table) -> Non
 
 
 def _refuse_lost_rows(table: Table, incomplete: Sequence[str], changes: pa.Table) -> None:
-    """Raises what the first change deserves that does not say which row it means.  incomplete: column lists that
-    lack columns."""
+    """Raises the error of the first change that does not say which row it means.  incomplete: short column lists."""
     kinds = changes["kind"].to_numpy()
     lacks_old_row = changes["before"].is_null().to_numpy() & (kinds != Kind.INSERT)
     if lacks_old_row.any():

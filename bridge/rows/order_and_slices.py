@@ -52,8 +52,7 @@ OPERATIONS: Final = (Kind.INSERT, Kind.UPDATE, Kind.DELETE)
 """The kinds of row changes, in the order of RowCounts and without a gap."""
 
 BeginOf = Callable[[str], int]
-"""Gives for a topic the TSO below which all its changes count as in the target from the beginning.  It can be
-pickled."""
+"""Gives for a topic the TSO below which its changes count as in the target from the beginning.  Picklable."""
 
 
 class Wanted(NamedTuple):
@@ -246,8 +245,7 @@ class RowChanges:
         return RowChanges(tuple(part.narrowed(begins=tuple(begins.items())) for part in self.parts))
 
     def count_below(self, ts: int, begin_of: BeginOf, read_before: Mapping[PartitionId, int]) -> Dropped:
-        """Counts row changes below ts.  Those that lie at or above their topic's beginning and were not read before are
-        late."""
+        """Counts row changes below ts; late are those from their topic's beginning on that were not read before."""
         of_chunk = partial(_count_dropped, begin_of=begin_of, read_before=dict(read_before))
         counts = list(self.between(0, ts)._ask(of_chunk))
         return Dropped(sum((count.late for count in counts), Counter()), sum(count.repeated for count in counts))
@@ -261,8 +259,7 @@ class RowChanges:
         return RowChanges(tuple(touched), self.starts, self.large)
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
-        """Gives commit_ts of row changes, ascending: at least one for each interval between `bounds` that holds row
-        changes."""
+        """Gives commit_ts of row changes, ascending: one at least of each interval of `bounds` that has any."""
         marks_of_parts = self._ask(partial(_marks, bounds=np.array(sorted(bounds), np.int64)))
         marks: list[int] = np.unique(np.concatenate([np.empty(0, np.int64), *marks_of_parts])).tolist()
         return marks

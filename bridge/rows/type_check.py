@@ -224,8 +224,7 @@ def _where(table: Table, commit_ts: int) -> str:
 
 @lru_cache(maxsize=4096)
 def column_fit(column_type: str) -> ColumnFit:
-    """Tells what a column of a type (information_schema's column_type) stores unchanged; "" for one that is not
-    written."""
+    """Tells what a column of a type (column_type of information_schema) stores unchanged; "": it is not written."""
     parsed = _TYPE.match(column_type)
     if parsed is None:
         return ColumnFit(None, Usual(FITS_ANY))

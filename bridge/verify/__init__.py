@@ -1,2 +1,1 @@
-"""Compares the target with the messages or with the upstream, and writes the statements that fix it (`bridge
-verify`)."""
+"""`bridge verify`: compares the target with the messages or the upstream, and writes the statements that fix it."""

@@ -143,8 +143,7 @@ def _image(shape: ComparedColumns, row: KeyValues) -> Image:
 
 
 class FixFile:
-    """Collects the statements that fix the target, then writes them: schema changes first, as they cannot be in a
-    transaction."""
+    """Collects the statements that fix the target, then writes them; schema changes are outside of the transaction."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -158,8 +157,7 @@ class FixFile:
             raise UsageError(f"{path} cannot be written: {error.strerror}", fix="see --fix-sql") from error
 
     def add_schema(self, before: Sequence[str], after: Sequence[str] = ()) -> None:
-        """Takes schema changes that come before the rows, and those that come after them.  No transaction can hold
-        them."""
+        """Takes schema changes that come before the rows, and those that come after them."""
         self._before += before
         self._after += after
 

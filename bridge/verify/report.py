@@ -131,8 +131,7 @@ class Report:
 def shown_row(
     shape: ComparedColumns, difference: Difference, commit_ts: int | None = None, position: str | None = None
 ) -> ShownRow:
-    """Gives a differing row column by column.  Of a row that both sides have, only the columns that differ are
-    shown."""
+    """Gives a differing row column by column; of one that both sides have, only the columns that differ."""
     expected, actual = difference.expected, difference.actual
     if expected is not None and actual is not None:
         numbers: Sequence[int] = shape.differing(expected, actual)
@@ -152,8 +151,7 @@ def shown_row(
 
 
 def in_words(column: ColumnInfo, value: bytes | None) -> str:
-    """Gives a canonical value for people: NULL, numbers as they are, text in quotes, bytes in hex; long ones are
-    cut."""
+    """Gives a canonical value for people: NULL, numbers, text in quotes, bytes in hex; long ones are cut."""
     if value is None:
         return "NULL"
     match column.value_class:

@@ -113,8 +113,7 @@ class Throttle:
         self._is_stopped = False
 
     def wait(self) -> None:
-        """Returns when every status variable is at or below its limit; raises StoppedError when the verification is
-        given up."""
+        """Returns when every status variable is within its limit; raises StoppedError when verifying is given up."""
         while reason := self._reason():
             self._report(f"waits: {reason}")
             time.sleep(_BUSY_SECONDS)

@@ -9,7 +9,7 @@ import pytest
 from bridge.errors import UsageError
 from bridge.protocols import DecodeError
 from bridge.protocols.values.event_time import timestamp_converter
-from bridge.protocols.values.row_image import declared_types, split_forms, told_columns
+from bridge.protocols.values.row_image import declared_types, split_forms, with_declared_types
 from tests.support.debezium_wire import ID, event_of, named, native
 from tests.support.wire import canal, decode, open_event, open_row
 
@@ -93,11 +93,11 @@ def test_debezium(field: dict[str, Any], declared: str) -> None:
 
 def test_names_forms_and_types() -> None:
     """All three are told apart, whatever the message calls a type; NUL has no place in it."""
-    columns = told_columns("a\0b", ("", "json"), ("int", "x\0y"))
+    columns = with_declared_types("a\0b", ("", "json"), ("int", "x\0y"))
     assert split_forms(columns) == ("a\0b", ["", "json"])
     assert declared_types(columns) == ("int", "")
     assert declared_types("a\0b") == ("", "")
-    assert declared_types(told_columns("a", ("",), ("",))) == ("",)
+    assert declared_types(with_declared_types("a", ("",), ("",))) == ("",)
 
 
 @pytest.mark.parametrize(

@@ -55,7 +55,7 @@ def test_each_schema_is_asked_for_once(registry: Registry) -> None:
 def test_workers_ask_at_once(registry: Registry) -> None:
     """Threads stand for the processes of a machine: one of them asks, the others wait for it."""
     one = of_another_process(registry)
-    threads = [threading.Thread(target=one._kept, args=(ID,)) for _ in range(8)]
+    threads = [threading.Thread(target=one._from_cache, args=(ID,)) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -78,11 +78,11 @@ def test_logging_in(registry: Registry, given: tuple[str, ...], login: str) -> N
     """By HTTP Basic or with a bearer token."""
     registry.login = login
     one = SchemaRegistry((registry.url,), *given)  # type: ignore[arg-type]  # the first three
-    assert one.asked(ID) == SCHEMA
+    assert one.ask(ID) == SCHEMA
 
 
 @pytest.mark.parametrize(
-    ("path", "schema_id", "asked"),
+    ("path", "schema_id", "ask"),
     [
         ("", ID, "/schemas/ids/7"),
         ("/apis/ccompat/v7/", ID, "/apis/ccompat/v7/schemas/ids/7"),
@@ -92,7 +92,7 @@ def test_logging_in(registry: Registry, given: tuple[str, ...], login: str) -> N
 )
 def test_the_interfaces_of_registries(registry: Registry, path: str, schema_id: SchemaId, asked: str) -> None:
     """Confluent's, and Apicurio's own, which tells two kinds of ids apart."""
-    assert SchemaRegistry((registry.url + path,)).asked(schema_id) == SCHEMA
+    assert SchemaRegistry((registry.url + path,)).ask(schema_id) == SCHEMA
     assert registry.asked[0].endswith(asked)
 
 
@@ -100,7 +100,7 @@ def test_ids_that_only_apicurios_own_interface_knows(registry: Registry) -> None
     """Eight bytes are a globalId, and the other interface may have another schema of the same table by that number:
     both may read a DECIMAL, and of two scales."""
     with pytest.raises(SourceError, match="/apis/registry/v2 or v3"):
-        SchemaRegistry((registry.url + "/apis/ccompat/v7",)).asked(SchemaId("globalIds", 7))
+        SchemaRegistry((registry.url + "/apis/ccompat/v7",)).ask(SchemaId("globalIds", 7))
     assert registry.asked == []
 
 
@@ -146,7 +146,7 @@ def test_a_schema_of_another_kind(registry: Registry, kind: str) -> None:
 def test_an_answer_that_is_no_schema(registry: Registry) -> None:
     """Such as a page for people: the URL is wrong."""
     with pytest.raises(SourceError, match="answers no schema"):
-        SchemaRegistry((registry.url + "/apis/registry/v2",)).asked(SchemaId("contentIds", 8))
+        SchemaRegistry((registry.url + "/apis/registry/v2",)).ask(SchemaId("contentIds", 8))
 
 
 @pytest.mark.parametrize("status", [500, 503, 429])

@@ -15,7 +15,7 @@ from bridge.events import Kind, RowChange
 from bridge.model import Column, Table, TableName
 from bridge.pipeline import applier
 from bridge.pipeline.applier import FoldedAhead
-from bridge.protocols.values.row_image import told_columns
+from bridge.protocols.values.row_image import with_declared_types
 from bridge.rows.order_and_slices import RowChanges
 from bridge.rows.sql.statement import Rendering
 from tests.support.upstreams import events_table, row_change
@@ -99,7 +99,7 @@ def test_a_table_that_was_loaded_anew_is_folded_anew() -> None:
 
 def test_types_are_checked_against_the_tables_as_they_are_now() -> None:
     """What fitted the former definition of a table says nothing of its present one."""
-    declared = change(1, 1, 7)._replace(columns=told_columns("id\0v", ("", ""), ("bigint", "bigint")))
+    declared = change(1, 1, 7)._replace(columns=with_declared_types("id\0v", ("", ""), ("bigint", "bigint")))
     rows = RowChanges.of([events_table([(0, 0, declared)])])
     wide = table()
     other = replace(wide, columns={**wide.columns, "v": replace(wide.columns["v"], type="date")})

@@ -20,7 +20,7 @@ from bridge.errors import UsageError
 from bridge.events import SEP, RowChange
 from bridge.local import Kafka
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.batch_decode import laid
+from bridge.protocols.batch_decode import event_columns
 from bridge.protocols.values.row_image import split_forms
 from bridge.spark.data_source import EventStreamReader, SourceOptions
 from tests.support.captures import read_lines
@@ -65,9 +65,9 @@ def expected(lines: list[dict[str, Any]], protocol: str) -> list[tuple[Any, ...]
         for event in decode_message(decoder, key, value):
             row = event if isinstance(event, RowChange) else None
             images = [image_of(row.columns, one) for one in (row.before, row.after)] if row else [None, None]
-            place = (line.get("topic") or "capture", line["partition"], line["offset"], laid(event)[2])
+            place = (line.get("topic") or "capture", line["partition"], line["offset"], event_columns(event)[2])
             kind = event.kind.name.lower().replace("_", "-")
-            *told, text, by_time, _ = laid(event)
+            *told, text, by_time, _ = event_columns(event)
             rows.append((*place, kind, told[1], *told[3:5], *images, None if row else text, by_time))
     return sorted(rows, key=lambda row: row[:4])
 

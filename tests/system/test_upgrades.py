@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.batch_decode import laid
+from bridge.protocols.batch_decode import event_columns
 from tests.support.captures import Line, read_lines, write_lines
 from tests.support.command import bridge
 from tests.support.golden import PROTOCOLS, capture, differences
@@ -31,7 +31,7 @@ def timed(golden: Path, variant: str, script: str) -> list[tuple[int, Line]]:
     """The lines of a capture, each with the commit ts of its last event."""
     decoder = make_decoder(PROTOCOLS[variant], DecodeOptions("UTC"))
     return [
-        (max(laid(event)[1] for event in decode_message(decoder, *_key_and_value(line))), line)
+        (max(event_columns(event)[1] for event in decode_message(decoder, *_key_and_value(line))), line)
         for line in read_lines(capture(golden, variant, script))
     ]
 

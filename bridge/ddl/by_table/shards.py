@@ -1,8 +1,7 @@
 """Reads schema changes of shards, which are merged into one table, and rules on the next one by those of all shards.
 
 What only adds something runs at the first shard.  A statement that ran for another shard, and that this one has not
-had, is confirmed without running.  Everything else is held.  All of it follows from the journal, so that it is the same
-after a restart.  Pure.
+had, is confirmed without running.  Everything else is held.  All of it follows from the journal, also after a restart.
 """
 
 from __future__ import annotations

@@ -123,8 +123,7 @@ def wrong_without_unclear(classified: Classified) -> str:
 
 
 def removed_names(text: str, classified: Classified, earlier_text: str, earlier: Classified) -> frozenset[str]:
-    """Gives the names of what a statement makes, or of what had them, that an earlier one removes: of columns, or of
-    the table."""
+    """Gives the names, of columns or of the table, that a statement takes and an earlier one has removed."""
     if classified.kind is StatementKind.CREATE_TABLE:
         databases = {name.schema for name in classified.tables}
         is_one = _may_share(earlier.tables, classified.tables) or earlier.database in databases
@@ -143,8 +142,7 @@ def _may_share(tables: Sequence[TableName], others: Sequence[TableName]) -> bool
 
 
 KeysOf = Callable[[TableName], Mapping[str, tuple[str, ...]]]
-"""Gives the columns of each unique key of the target's table by the key's name, the primary key as `primary`; all in
-lower case."""
+"""Gives the columns of the target's unique keys by the key's name, or `primary`; all in lower case."""
 
 _PRIMARY: Final = "primary"
 _KINDS: Final = frozenset({StatementKind.ALTER_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})

@@ -106,8 +106,7 @@ def databases(statement: StatementParts, site: Site) -> Iterator[Edit]:
 
 
 def tables(statement: StatementParts, site: Site) -> Iterator[Edit]:
-    """Writes out the source's defaults for a new table, where nobody has chosen the default of its database on the
-    target."""
+    """Writes out the source's defaults for a new table, unless somebody chose the default of its target database."""
     words = set(outer_words(statement.options))
     if statement.classified.kind is not StatementKind.CREATE_TABLE or words & {"CHARACTER", "CHARSET", "COLLATE"}:
         return

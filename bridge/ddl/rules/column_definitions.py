@@ -13,8 +13,7 @@ from bridge.ddl.rules.other_values import MOMENTS, takes_no_null
 
 
 def sequence_defaults(statement: StatementParts, site: Site) -> Iterator[Edit]:
-    """Leaves out defaults that come from a sequence: the target gets no sequences, and the values come with the
-    rows."""
+    """Leaves out defaults from a sequence: the target gets no sequences, and the values come with the rows."""
     for item, i in statement.in_columns("DEFAULT"):
         if end := sequence_at(item.definition, i):
             yield remove(item.definition[i : end + 1], "the target gets no sequences; the values come with the rows")
@@ -93,8 +92,7 @@ def vectors(statement: StatementParts, site: Site) -> Iterator[Edit]:
 
 
 def renamed_columns(statement: StatementParts, site: Site) -> Iterator[Edit]:
-    """Replaces RENAME COLUMN by CHANGE where the target lacks it.  CHANGE needs the whole definition, which is the
-    target's own."""
+    """Replaces RENAME COLUMN, where the target lacks it, by CHANGE with the target's own definition of the column."""
     for item in statement.items:
         names = renamed_column(item.tokens)
         if names is None:

@@ -1,5 +1,4 @@
-"""Leaves out checks that not both servers keep, and rewrites indexes: hidden ones, kinds that a target lacks, and later
-statements about those."""
+"""Leaves out checks that not both servers keep, and rewrites or leaves out indexes that the target cannot have."""
 
 from __future__ import annotations
 
@@ -56,8 +55,7 @@ def _check_at(column: Sequence[Token], i: int) -> Sequence[Token]:
 
 
 def inline_references(statement: StatementParts, site: Site) -> Iterator[Edit]:
-    """Handles REFERENCES of a column: TiDB and MySQL before 9 read it but make no foreign key of it; MariaDB makes
-    one."""
+    """Leaves out REFERENCES of a column, unless a MariaDB has sent it and the target makes a foreign key of it, too."""
     if site.source == "mariadb" and site.target.has(Feature.INLINE_REFERENCES):
         return
     for item, i in statement.in_columns("REFERENCES"):
@@ -80,8 +78,7 @@ _REACTIONS: Final = frozenset({"RESTRICT", "CASCADE", "SET", "NO"})
 
 
 def invisible_indexes(statement: StatementParts, site: Site) -> Iterator[Edit]:
-    """Replaces INVISIBLE by MariaDB's IGNORED.  Where the target has neither, the index stays in use, which changes no
-    row."""
+    """Replaces INVISIBLE by MariaDB's IGNORED.  Where the target has neither, the index stays in use."""
     ignored = site.target.has(Feature.IGNORED_INDEX)
     words = {"INVISIBLE": "IGNORED", "VISIBLE": "NOT IGNORED"}
     why = "the target calls an invisible index IGNORED" if ignored else "the target cannot hide an index"

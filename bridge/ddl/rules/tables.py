@@ -103,8 +103,7 @@ def names_case(statement: StatementParts, site: Site) -> Iterator[Edit]:
 
 
 def current_database(statement: StatementParts, site: Site) -> Iterator[Edit]:
-    """Writes the name into ALTER DATABASE without one: some servers would take the first word of its options for a
-    name."""
+    """Writes the name into ALTER DATABASE without one: some servers would take an option's first word for it."""
     if statement.classified.kind is StatementKind.ALTER_DATABASE and statement.tokens[2:] == statement.options:
         end = statement.tokens[1].span[1]
         yield Edit(end, end, f" {quote_name(statement.classified.database)}", "the database of the message")

@@ -28,8 +28,7 @@ _ACTIONS: Final = frozenset({"CACHE", "NOCACHE", "ATTRIBUTES", "PARTITION"})
 
 
 def comments(statement: StatementParts, site: Site) -> Iterator[Edit]:
-    """Removes `/*T![feature] ... */`, so that the journal tells what was left out; to other servers it is only a
-    comment."""
+    """Removes `/*T![feature] ... */`, a comment to other servers, so that the journal tells what was left out."""
     for feature, (start, end) in tidb_comments(statement.text):
         yield Edit(start - (statement.text[start - 1] == " "), end, "", f"TiDB's alone: {feature}")
 

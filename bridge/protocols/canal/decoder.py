@@ -19,8 +19,8 @@ from bridge.protocols.decoder import (
     DecodeOptions,
     check_commit_ts,
     check_name,
+    excerpt,
     reading_schema_change,
-    shown,
 )
 from bridge.protocols.plain_decoder import PlainDecoder
 from bridge.protocols.values.event_time import event_ts, place_in_gtid_set, place_of_sending, timestamp_converter
@@ -79,17 +79,17 @@ class CanalJsonDecoder(PlainDecoder):
         extension, rows = message.get("_tidb"), message["data"]
         commit_ts, cut = _moment(message, extension), None
         if extension is not None and len(extension) > 1 and kind is not Kind.DELETE:
-            cut = _cut(extension)
+            cut = _cut_code(extension)
             self._check_cut(cut)
         if type(rows) is not list or not rows:
-            raise DecodeError(_STATEMENT if message.get("sql") else f"data is {shown(rows)}, not an array of rows")
+            raise DecodeError(_STATEMENT if message.get("sql") else f"data is {excerpt(rows)}, not an array of rows")
         olds = _old_rows(message, len(rows)) if kind is Kind.UPDATE else None
         place = _place(message) if extension is None else None
         # Of TiCDC's messages, sqlType depends on the values, and is not read; Canal's may change and change back
         is_official = is_of_canal(message)
         sql_types = sql_types_of(message.get("sqlType")) if is_official else {}
-        which = schema, table, kind, is_official, *sql_types.items()
-        types, handle, layout = message.get("mysqlType"), message.get("pkNames", _UNSAID), self.layouts[which]
+        layout_key = schema, table, kind, is_official, *sql_types.items()
+        types, handle, layout = message.get("mysqlType"), message.get("pkNames", _UNSAID), self.layouts[layout_key]
         if layout is None or layout.types != types or layout.handle != handle:
             layout = self._layout(message, rows[0], sql_types, is_official=is_official)
         events: list[Event] = []
@@ -109,7 +109,7 @@ class CanalJsonDecoder(PlainDecoder):
             names_of_row = schema, table, layout.columns, layout.key
             fields = (kind, commit_ts, index, *names_of_row, before, after, cut, extension is None, place)
             events.append(new_event(RowChange, fields))
-        self.layouts[which] = self.layout = layout
+        self.layouts[layout_key] = self.layout = layout
         return events
 
     def _layout(
@@ -117,24 +117,28 @@ class CanalJsonDecoder(PlainDecoder):
     ) -> Layout:
         mysql_types, handle = message.get("mysqlType"), message.get("pkNames", _UNSAID)
         if not isinstance(row, dict):
-            raise DecodeError(f"a row of data is {shown(row)}, not an object")
+            raise DecodeError(f"a row of data is {excerpt(row)}, not an object")
         if not row:
             raise DecodeError(_NO_COLUMNS)
         if not isinstance(mysql_types, dict):
-            raise DecodeError(f"mysqlType is {shown(mysql_types)}, not an object: the types of the columns are missing")
+            raise DecodeError(
+                f"mysqlType is {excerpt(mysql_types)}, not an object: the types of the columns are missing"
+            )
         if handle is not None and handle is not _UNSAID and not isinstance(handle, list):
-            raise DecodeError(f"pkNames is {shown(handle)}, not an array")
+            raise DecodeError(f"pkNames is {excerpt(handle)}, not an array")
         columns = {
             name: column_of(self._types, name, mysql_types.get(name), sql_types.get(name), is_official=is_official)
             for name in row
         }
         layout = make_layout(mysql_types, handle, columns, "" if handle is _UNSAID else NO_PRIMARY_KEY)
         if is_official:
-            names, raw, told = layout.columns.partition(RAW)
-            layout = replace(layout, columns=_unescaped(names) + raw + told, key=_unescaped(layout.key))
+            names, raw, forms = layout.columns.partition(RAW)
+            layout = replace(layout, columns=_unescaped(names) + raw + forms, key=_unescaped(layout.key))
         missing = next((name for name in handle or () if name not in row), None)
         if missing is not None:
-            raise DecodeError(f"the row lacks its key column {shown(missing)}: binlog_row_image must be FULL or NOBLOB")
+            raise DecodeError(
+                f"the row lacks its key column {excerpt(missing)}: binlog_row_image must be FULL or NOBLOB"
+            )
         return layout
 
 
@@ -166,7 +170,7 @@ def _schema_change(message: dict[str, Any]) -> DdlStatement:
     commit_ts = _moment(message, extension)
     schema, table, sql = message["database"] or "", message["table"] or "", message["sql"]
     if type(sql) is not str or not sql:
-        raise DecodeError(f"the statement of a schema change is {shown(sql)}")
+        raise DecodeError(f"the statement of a schema change is {excerpt(sql)}")
     check_name(schema, "schema")
     check_name(table, "table")
     by_time = extension is None
@@ -181,7 +185,7 @@ def _without_rows(message: dict[str, Any], kind: object) -> list[Event]:
         raise DecodeError(_ROLLED_BACK, Code.LOST_VALUE)
     if kind in _ANNOTATIONS and not message.get("data"):
         return []
-    raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)
+    raise DecodeError(f"unknown event type {excerpt(kind)}", Code.UNKNOWN_TYPE)
 
 
 def _old_rows(message: dict[str, Any], count: int) -> list[dict[str, Any]] | None:
@@ -206,7 +210,7 @@ def _place(message: dict[str, Any]) -> str | None:
     return place_of_sending(message.get("ts"), message.get("id"))
 
 
-def _cut(extension: dict[str, Any]) -> Code | None:
+def _cut_code(extension: dict[str, Any]) -> Code | None:
     """Tells why the message holds only the columns of the key; None when it holds the whole row."""
     if extension.get("claimCheckLocation"):
         return Code.CLAIM_CHECK

@@ -24,7 +24,7 @@ from functools import partial
 from typing import Final, NamedTuple
 
 from bridge.events import Code
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values import literals
 from bridge.protocols.values.column_types import (
     BINARY_WORDS,
@@ -144,18 +144,18 @@ def _conversion(_arguments: str, column: ColumnType, _lost: Lost) -> Conversion 
         return of_text(literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes)
     if column.charset in _UTF8:
         return None
-    return of_text(_bytes) if column.charset in _WIDE else Conversion(partial(_other, column.charset))
+    return of_text(_bytes) if column.charset in _WIDE else Conversion(partial(_ascii_only, column.charset))
 
 
-def _other(charset: str, literal: str) -> str:
+def _ascii_only(charset: str, literal: str) -> str:
     """Passes on a text in a character set in which ASCII has the bytes that it has in UTF-8."""
     if not literal.isascii() and literal != NULL:
         value = unquoted(literal)
         _refuse_replacements(value)
         raise DecodeError(
-            f"{shown(value)} may be no text of {charset}, as the target's column is: Canal writes the upstream's bytes"
-            " as if they were UTF-8, and does not tell their character set; make the column utf8mb4 on the target where"
-            " it is utf8mb4 upstream, otherwise on both sides",
+            f"{excerpt(value)} may be no text of {charset}, as the target's column is: Canal writes the upstream's"
+            " bytes as if they were UTF-8, and does not tell their character set; make the column utf8mb4 on the target"
+            " where it is utf8mb4 upstream, otherwise on both sides",
             Code.LOST_VALUE,
         )
     return literal
@@ -169,8 +169,8 @@ def _bytes(value: str) -> str:
 def _refuse_replacements(value: str) -> None:
     if REPLACEMENT in value:
         raise DecodeError(
-            f"{shown(value)} is what Canal makes of bytes that are no UTF-8: the column is of another character set, or"
-            " of bytes; make it utf8mb4 upstream, or BINARY, VARBINARY or BLOB, whose bytes Canal passes on",
+            f"{excerpt(value)} is what Canal makes of bytes that are no UTF-8: the column is of another character set,"
+            " or of bytes; make it utf8mb4 upstream, or BINARY, VARBINARY or BLOB, whose bytes Canal passes on",
             Code.LOST_VALUE,
         )
 
@@ -197,10 +197,10 @@ def column_of(
     Raises DecodeError for a type that is not known, or that contradicts the JDBC type of an official message.
     """
     if not isinstance(mysql_type, str):
-        raise DecodeError(f"column {shown(name)} has no type in mysqlType")
+        raise DecodeError(f"column {excerpt(name)} has no type in mysqlType")
     kind = _type_of(mysql_type)
     if kind is None or kind.word not in types:
-        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(mysql_type)}", Code.UNKNOWN_TYPE)
+        raise DecodeError(f"column {excerpt(name)} is of the unknown type {excerpt(mysql_type)}", Code.UNKNOWN_TYPE)
     if is_official and sql_type is not None:
         _check_sql_type(name, kind, mysql_type, sql_type)
     convert, form, declared = types[kind.word], "", _declared(kind, mysql_type)
@@ -230,10 +230,10 @@ def _check_sql_type(name: str, kind: _Type, mysql_type: str, sql_type: object) -
     if possible is None or sql_type in possible or (kind.unsigned and sql_type == _ABOVE.get(kind.word)):
         return
     raise DecodeError(
-        f"column {shown(name)} is {shown(mysql_type)} in mysqlType, but the value in the binary log has another type"
-        f" (sqlType {shown(sql_type)}): Canal took the table's columns of another moment, so names and values may be of"
-        " different columns; let Canal read from its last position with the table's history (canal.instance.tsdb), or"
-        " copy the table anew",
+        f"column {excerpt(name)} is {excerpt(mysql_type)} in mysqlType, but the value in the binary log has"
+        f" another type (sqlType {excerpt(sql_type)}): Canal took the table's columns of another moment, so names and"
+        " values may be of different columns; let Canal read from its last position with the table's history"
+        " (canal.instance.tsdb), or copy the table anew",
         Code.BAD_VALUE,
     )
 
@@ -269,9 +269,9 @@ def _document(value: str) -> str:
     """Converts a JSON document.  Official Canal writes the rows that had no value when a JSON column NOT NULL was added
     with an empty text: they hold nothing, which MySQL reads as JSON's null (RowsLogBuffer).  It escapes nothing in the
     names of members, and older ones than 1.1.7 in texts only quotation marks and backslashes (JsonConversion)."""
-    if "\\" in value and any(one[1] and "\\" in one[0] for one in _TEXTS.finditer(value)):
+    if "\\" in value and any(match[1] and "\\" in match[0] for match in _TEXTS.finditer(value)):
         raise DecodeError("a name in JSON holds a backslash, which Canal does not escape: upstream it is another")
-    return literals.text(_CONTROLS.sub(lambda one: f"\\u{ord(one[0]):04x}", value) or "null")
+    return literals.text(_CONTROLS.sub(lambda match: f"\\u{ord(match[0]):04x}", value) or "null")
 
 
 _TEXTS: Final = re.compile(r'"(?:[^"\\]|\\.)*"(:?)', re.DOTALL)

@@ -19,7 +19,7 @@ import orjson
 from bridge.events import Event, Kind, RowChange
 from bridge.protocols.canal.decoder import CanalJsonDecoder, canal_message
 from bridge.protocols.ckafka.raw import ckafka_form
-from bridge.protocols.decoder import DecodeError, DecodeOptions, shown
+from bridge.protocols.decoder import DecodeError, DecodeOptions, excerpt
 from bridge.protocols.plain_decoder import PlainDecoder
 from bridge.protocols.values import literals
 from bridge.protocols.values.column_types import Column
@@ -64,12 +64,12 @@ class CkafkaDecoder(PlainDecoder):
     def _row(self, message: dict[str, Any], schema: str, table: str) -> RowChange:
         kind = _KINDS.get(message["TYPE"])
         if kind is None:
-            raise DecodeError(f"TYPE is {shown(message['TYPE'])}, not I, U or D")
+            raise DecodeError(f"TYPE is {excerpt(message['TYPE'])}, not I, U or D")
         new: Any = message.get("NEW_VALUES")
         old: Any = message.get("OLD_VALUES")
         is_wrong = old is None if kind is Kind.DELETE else kind is Kind.INSERT and old is not None
         if (new is None) != (kind is Kind.DELETE) or is_wrong:
-            raise DecodeError(f"a change of TYPE {shown(message['TYPE'])} has the rows of another TYPE")
+            raise DecodeError(f"a change of TYPE {excerpt(message['TYPE'])} has the rows of another TYPE")
         row, layout = old if new is None else new, self.layouts[schema, table]
         if layout is None or type(row) is not dict or layout.names != tuple(row):
             layout = self.layouts[schema, table] = self._layout(row)
@@ -86,7 +86,7 @@ class CkafkaDecoder(PlainDecoder):
 
     def _layout(self, row: object) -> Layout:
         if not isinstance(row, dict):
-            raise DecodeError(f"a row is {shown(row)}, not an object")
+            raise DecodeError(f"a row is {excerpt(row)}, not an object")
         if not row:
             raise DecodeError("a row without columns")
         return make_layout(None, None, dict.fromkeys(row, self._column))
@@ -98,8 +98,7 @@ def _has_other_form(row: object) -> bool:
 
 
 def _in_usual_form(value: bytes) -> dict[str, Any]:
-    """Gives a message whose rows are objects of strings and nulls: numbers with all their digits, booleans as 1 and
-    0."""
+    """Gives a message whose rows hold strings and nulls: numbers with all their digits, booleans as 1 and 0."""
     message: dict[str, Any] = _exact(decompressed(value))
     for name in _ROWS:
         row = message.get(name)

@@ -47,13 +47,13 @@ def ckafka_form(timezone: str | None, binary: str | None) -> str:
     return f"ckafka:{timezone or ''},{binary or ''}"
 
 
-def _conversion(arguments: str, column: ColumnType, lost: Lost) -> Conversion | None:
+def _conversion(arguments: str, column: ColumnType, on_loss: Lost) -> Conversion | None:
     if column.word in {"enum", "set"}:
-        names = enum_names(column, lost) if column.word == "enum" else None
+        names = enum_names(column, on_loss) if column.word == "enum" else None
         return names if column.has_number_name else Conversion(partial(_member, names))
     timezone, _, binary = arguments.partition(",")
-    found = _by_column(column, timezone or None, binary)
-    return None if found is None else of_text(*found)
+    converter = _by_column(column, timezone or None, binary)
+    return None if converter is None else of_text(*converter)
 
 
 def _member(names: Conversion | None, literal: str) -> str:

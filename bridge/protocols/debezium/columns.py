@@ -28,7 +28,7 @@ import orjson
 from bridge.events import Code
 from bridge.protocols.debezium import values
 from bridge.protocols.debezium.recognition import TICDC_MODES, DebeziumModes
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values import literals
 from bridge.protocols.values.column_types import Column
 from bridge.protocols.values.json_message import json_object
@@ -57,28 +57,28 @@ class Envelopes:
     def __init__(self) -> None:
         self._schemas: dict[bytes, Any] = {}
         self._bytes = 0
-        self.named: dict[bytes, Any] = {}
+        self.referenced: dict[bytes, Any] = {}
         """Schemas that documents name (`avro.front`), by their members of the documents."""
 
-    def parsed(self, content: bytes, whose: str) -> Document:
-        """Parses the bytes of a key or a value.  Raises DecodeError, whose reason names it by `whose`."""
-        cut = _cut(content)
-        schema = self._schemas.get(cut[0]) or self.named.get(cut[0]) if cut else None
-        if cut is not None and schema is not None:
-            document = _loaded_or_none(cut[1])
+    def parsed(self, content: bytes, owner: str) -> Document:
+        """Parses the bytes of a key or a value.  Raises DecodeError, whose reason says whose they are (`owner`)."""
+        parts = _split_document(content)
+        schema = self._schemas.get(parts[0]) or self.referenced.get(parts[0]) if parts else None
+        if parts is not None and schema is not None:
+            document = _loaded_or_none(parts[1])
             if type(document) is dict and len(document) == 1 and "payload" in document:
                 return document["payload"], schema
-        return self._unknown(content, whose, cut)
+        return self._unknown(content, owner, parts)
 
-    def _unknown(self, content: bytes, whose: str, cut: tuple[bytes, bytes] | None) -> Document:
+    def _unknown(self, content: bytes, owner: str, parts: tuple[bytes, bytes] | None) -> Document:
         if content.startswith(_MAGIC):
             raise DecodeError(_BINARY)
-        document = json_object(content, whose)
+        document = json_object(content, owner)
         if not document.keys() <= _WRAPPED or "payload" not in document:
             return document, None
         payload, schema = document["payload"], document.get("schema")
-        if cut is not None and type(schema) is dict:
-            self._remember(cut[0], schema)
+        if parts is not None and type(schema) is dict:
+            self._remember(parts[0], schema)
         return payload, schema
 
     def _remember(self, content: bytes, schema: dict[str, Any]) -> None:
@@ -96,7 +96,7 @@ class Envelopes:
         self._bytes += len(content)
 
 
-def _cut(content: bytes) -> tuple[bytes, bytes] | None:
+def _split_document(content: bytes) -> tuple[bytes, bytes] | None:
     """Splits a document into the bytes of its schema's member and the rest; None where it does not look like one."""
     if content.startswith(_PAYLOAD_FIRST):
         at = content.rfind(_SCHEMA)
@@ -172,7 +172,7 @@ def _mysql_reads(text: str) -> float:
 def boolean(value: bool) -> str:  # as JSON gave it
     """Converts a BIT(1), or a TINYINT(1) for which the connector has a converter."""
     if type(value) is not bool:
-        raise DecodeError(f"{shown(value)} is not true or false")
+        raise DecodeError(f"{excerpt(value)} is not true or false")
     return "1" if value else "0"
 
 
@@ -182,8 +182,7 @@ def wrapped_unsigned(value: int) -> str:
 
 
 def geometry(value: dict[str, Any]) -> str:
-    """Converts a spatial value to what the server stores: its SRID, low byte first, then its WKB (MySQL, Internal
-    geometry format)."""
+    """Converts a spatial value to what the server stores: SRID, low byte first, then WKB (MySQL's manual)."""
     srid = value.get("srid") or 0
     return literals.binary(srid.to_bytes(4, "little") + values.base64_bytes(value["wkb"]))
 
@@ -196,7 +195,7 @@ def variable_scale(value: dict[str, Any]) -> str:
 def vector(value: list[float]) -> str:
     """Converts a VECTOR to JSON text, as TiCDC writes it."""
     if type(value) is not list or any(type(part) not in (int, float) for part in value):
-        raise DecodeError(f"{shown(value)} is not an array of numbers")
+        raise DecodeError(f"{excerpt(value)} is not an array of numbers")
     return literals.text(orjson.dumps(value).decode())
 
 
@@ -240,8 +239,7 @@ _NAMED: Final[dict[str, Converter]] = {
     "io.debezium.data.DoubleVector": vector,
     "io.debezium.data.VariableScaleDecimal": variable_scale,
 }
-"""The converter of each semantic type, which is the name of a schema.  Connect's Decimal is missing, as it needs its
-parameters."""
+"""The converter of each semantic type, a schema's name; but for Connect's Decimal, which needs its parameters."""
 _DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
 _GEOMETRY: Final = "io.debezium.data.geometry."
 _ENUM: Final = "io.debezium.data.Enum"
@@ -294,7 +292,7 @@ def column_of(name: str, field: dict[str, Any], modes: DebeziumModes) -> Column:
         if kind == "float" and modes is TICDC_MODES:
             return Column(label, convert, "", declared)
         return Column(label, convert, f"{form}:{modes}", declared)
-    raise DecodeError(f"column {shown(name)} is of the unknown type {shown(label)}", Code.UNKNOWN_TYPE)
+    raise DecodeError(f"column {excerpt(name)} is of the unknown type {excerpt(label)}", Code.UNKNOWN_TYPE)
 
 
 def _declared(field: dict[str, Any]) -> str:
@@ -348,7 +346,7 @@ def _precise(precision: int, scale: int, value: Any) -> str:
     if type(value) is str:
         return values.unscaled(value, scale)
     if type(value) not in (int, float):  # decimal.format=NUMERIC of the JSON converter
-        raise DecodeError(f"{shown(value)} is not a decimal number")
+        raise DecodeError(f"{excerpt(value)} is not a decimal number")
     return values.decimal_of_double(value, precision, scale, _refuse)
 
 

@@ -27,8 +27,8 @@ from bridge.protocols.decoder import (
     DecodeOptions,
     check_commit_ts,
     check_name,
+    excerpt,
     reading_schema_change,
-    shown,
 )
 from bridge.protocols.fast.compiled.codes import PLACEHOLDERS
 from bridge.protocols.plain_decoder import PlainDecoder
@@ -71,8 +71,7 @@ _FLATTENED: Final = (
 )
 
 UNAVAILABLE: Final = tuple(placeholder.decode() for placeholder in PLACEHOLDERS)
-"""What Debezium writes for a value that the binlog did not hold (unavailable.value.placeholder), as text and as
-bytes."""
+"""What Debezium writes for a value that the binlog did not hold (unavailable.value.placeholder); text and bytes."""
 _UNAVAILABLE_AS_SENT: Final = tuple(f'"{placeholder}"'.encode() for placeholder in UNAVAILABLE)
 _NOT_AVAILABLE: Final = (
     "column {} holds Debezium's placeholder for a value that the binlog did not hold, and may have changed:"
@@ -99,7 +98,7 @@ class DebeziumDecoder(PlainDecoder):
         if payload is None:
             return []
         if type(payload) is not dict:
-            raise DecodeError(f"the payload is {shown(payload)}, not a JSON object")
+            raise DecodeError(f"the payload is {excerpt(payload)}, not a JSON object")
         source, op = payload.get("source"), payload.get("op")
         if type(source) is not dict or op is None:
             return self._without_row(payload)
@@ -108,15 +107,15 @@ class DebeziumDecoder(PlainDecoder):
             return [Boundary(check_commit_ts(source.get("commit_ts"), "commit_ts"))]
         connector = source.get("connector")
         if connector not in _CONNECTORS:
-            raise DecodeError(f"the connector is {shown(connector)}, not Debezium's for MySQL or MariaDB, nor TiCDC")
+            raise DecodeError(f"the connector is {excerpt(connector)}, not Debezium's for MySQL or MariaDB, nor TiCDC")
         if op not in _KINDS:
-            raise DecodeError(f"unknown operation {shown(op)}", Code.UNKNOWN_TYPE)
+            raise DecodeError(f"unknown operation {excerpt(op)}", Code.UNKNOWN_TYPE)
         name = source["db"], source["table"]
         is_wanted = self._wanted[name]
         if op == "t":
             return [self._truncation(payload, source)]
         if not is_wanted:
-            return [*self._left_out(*name), *self._counted(payload, source)]
+            return [*self._left_out(*name), *self._row_of_transaction(payload, source)]
         if connector != TICDC and any(placeholder in value for placeholder in _UNAVAILABLE_AS_SENT):
             payload = _without_unavailable(payload, _KINDS[op])
         return [self._row(key, payload, source, schema, op)]
@@ -133,8 +132,8 @@ class DebeziumDecoder(PlainDecoder):
     def _row(
         self, key: bytes | None, payload: dict[str, Any], source: dict[str, Any], schema: Any, op: str
     ) -> RowChange:
-        kind, which = _KINDS[op], (source["db"], source["table"], op, source.get("connector"))
-        row, layout = payload[_IMAGES[kind]], self.layouts[which]
+        kind, layout_key = _KINDS[op], (source["db"], source["table"], op, source.get("connector"))
+        row, layout = payload[_IMAGES[kind]], self.layouts[layout_key]
         handle = handle_names(self.envelopes, key)
         if handle == [] and source.get("snapshot") == _INCREMENTAL:
             raise DecodeError(_WITHOUT_KEY)
@@ -146,7 +145,7 @@ class DebeziumDecoder(PlainDecoder):
             or layout.handle != handle
         ):
             modes = TICDC_MODES if source.get("connector") == TICDC else self._modes
-            layout = self.layouts[which] = _layout(row, schema, handle, modes, is_read=op == "r")
+            layout = self.layouts[layout_key] = _layout(row, schema, handle, modes, is_read=op == "r")
         self.layout = layout
         after: str | None = image_of(layout, row)
         before: str | None = None
@@ -165,7 +164,7 @@ class DebeziumDecoder(PlainDecoder):
         names = source["db"], source["table"], layout.columns, layout.key
         return new_event(RowChange, (kind, commit_ts, index, *names, before, after, None, by_time, place))
 
-    def _counted(self, payload: dict[str, Any], source: dict[str, Any]) -> list[Event]:
+    def _row_of_transaction(self, payload: dict[str, Any], source: dict[str, Any]) -> list[Event]:
         """Gives the event of a row that is not replicated, where its transaction counts it."""
         if not self._tells_transactions or not payload.get("transaction"):
             return []
@@ -195,7 +194,7 @@ class DebeziumDecoder(PlainDecoder):
         if sql is None and source.get("connector") != TICDC and not source.get("server_id"):
             return []  # a connector that goes on with an incremental snapshot describes its tables
         if type(sql) is not str or not sql:
-            raise DecodeError(f"the statement is {shown(sql)}")
+            raise DecodeError(f"the statement is {excerpt(sql)}")
         if _is_no_change(sql, source):
             return []
         sql = _whole_statement(sql)
@@ -235,18 +234,18 @@ def _without_unavailable(payload: dict[str, Any], kind: Kind) -> dict[str, Any]:
     missing = {name for name, value in row.items() if value in UNAVAILABLE}
     for name in missing:
         if before is not None and before.get(name, UNAVAILABLE[0]) not in UNAVAILABLE:
-            raise DecodeError(_NOT_AVAILABLE.format(shown(name)), Code.LOST_VALUE)
+            raise DecodeError(_NOT_AVAILABLE.format(excerpt(name)), Code.LOST_VALUE)
     available = {name: value for name, value in row.items() if name not in missing}
     if before is None or image == "before":
         return {**payload, image: available}
-    was = {name: value for name, value in before.items() if name not in missing}
-    return {**payload, "before": was, image: available}
+    old = {name: value for name, value in before.items() if name not in missing}
+    return {**payload, "before": old, image: available}
 
 
 def _layout(row: Any, schema: Any, handle: list[str] | None, modes: DebeziumModes, *, is_read: bool) -> Layout:
     keys = handle or () if is_read else ()
     if type(row) is not dict or not row:
-        raise DecodeError(f"the row is {shown(row)}, not an object with columns")
+        raise DecodeError(f"the row is {excerpt(row)}, not an object with columns")
     if "" in row:
         raise DecodeError("a column has no name")
     # The connectors for MySQL and MariaDB may take a unique key for the primary key, and may not
@@ -276,7 +275,7 @@ def _row_fields(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def _field(fields: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
     if name not in fields:
-        raise DecodeError(f"the schema does not describe the column {shown(name)}")
+        raise DecodeError(f"the schema does not describe the column {excerpt(name)}")
     return fields[name]
 
 
@@ -328,9 +327,9 @@ def _tables_of_change(payload: dict[str, Any]) -> Iterator[TableName]:
 def _whole_statement(sql: str) -> str:
     """Closes the executable comment at the end of a statement, whose end Debezium 3.6.1 cuts off SHOW CREATE TABLE of a
     partitioned table."""
-    cut = _CUT_COMMENT.search(sql)
-    is_text = cut is not None and (sql[: cut.start()].count("'") % 2 or cut.group().count("'") % 2)
-    return sql if cut is None or is_text else f"{sql} */"
+    comment = _CUT_COMMENT.search(sql)
+    is_text = comment is not None and (sql[: comment.start()].count("'") % 2 or comment.group().count("'") % 2)
+    return sql if comment is None or is_text else f"{sql} */"
 
 
 _CUT_COMMENT: Final = re.compile(r"/\*!\d{5,6} (?:(?!\*/).)*\Z", re.DOTALL)
@@ -345,7 +344,7 @@ def _is_no_change(sql: str, source: dict[str, Any]) -> bool:
     if source.get("connector") == TICDC:
         return False
     if _DROP_OF_SNAPSHOT.match(sql) and source.get("snapshot") not in _NO_SNAPSHOT and not _is_of_snapshot(source):
-        raise DecodeError(f"nothing tells whether {shown(sql)} is the upstream's, or begins a blocking snapshot")
+        raise DecodeError(f"nothing tells whether {excerpt(sql)} is the upstream's, or begins a blocking snapshot")
     return bool(_SESSION_ONLY.match(sql) or (_is_of_snapshot(source) and _DROP.match(sql)))
 
 

@@ -1,6 +1,4 @@
-"""Tells what is the same in all messages of a kind, in Debezium's JSON: TiCDC's and that of the connectors for MySQL
-and MariaDB.
-"""
+"""Tells what is the same in all messages of a kind, in the JSON of TiCDC and Debezium's connectors."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ import orjson
 import pyarrow as pa
 
 from bridge.events import Event, TransactionPart
-from bridge.protocols.batch_decode import EVENT_FIELDS, laid
+from bridge.protocols.batch_decode import EVENT_FIELDS, event_columns
 from bridge.protocols.debezium.avro.front import AvroFront
 from bridge.protocols.debezium.avro.lots import AvroLots
 from bridge.protocols.debezium.decoder import TICDC, UNAVAILABLE, DebeziumDecoder
@@ -117,8 +115,7 @@ class FastDebeziumDecoder(FastJsonDecoder):
 
 
 def _marks(values: Contents) -> RowEvents:
-    """Gives the events of BEGINs and ENDs that all have the first one's schema, or none; raises DecodeError, or any of
-    FAILURES."""
+    """Gives the events of BEGINs and ENDs with the first one's schema, or none; raises DecodeError or FAILURES."""
     first = values[0] or b""
     head = first[: first.index(_MARK)]
     if head and not (head.endswith(_PAYLOAD) and orjson.loads(first).keys() == _WRAPPED):
@@ -129,8 +126,8 @@ def _marks(values: Contents) -> RowEvents:
             raise DecodeError("another schema")
         marks.append(time_and_text(orjson.loads(value[len(head) : end])))
     times, texts = zip(*marks, strict=True)
-    told = zip(laid(TransactionPart(0, None)), EVENT_FIELDS, strict=True)
-    columns = [pa.repeat(pa.scalar(content, field.type), len(values)) for content, field in told]
+    fields_of_marks = zip(event_columns(TransactionPart(0, None)), EVENT_FIELDS, strict=True)
+    columns = [pa.repeat(pa.scalar(content, field.type), len(values)) for content, field in fields_of_marks]
     for name, column in (("commit_ts", times), ("text", texts)):
         at = EVENT_FIELDS.get_field_index(name)
         columns[at] = pa.array(column, EVENT_FIELDS.field(at).type)
@@ -162,8 +159,7 @@ def _place_in_binlog(place: str | None, source: Mapping[str, Any], transaction: 
 
 
 def _place_among_transactions(place: str | None, source: Mapping[str, Any], transaction: object) -> Place:
-    """Gives the place that `debezium.transactions` makes.  Raises DecodeError for a transaction whose id ends with no
-    number."""
+    """Gives the place that `debezium.transactions` makes.  Raises DecodeError for an id that ends with no number."""
     base, block = base_of_file(source["file"]), transaction if type(transaction) is dict else None
     if place is None or base is None:
         raise DecodeError("a row without a place in the binlog")

@@ -19,7 +19,7 @@ from bridge.events import Code
 from bridge.protocols.debezium import values
 from bridge.protocols.debezium.columns import document
 from bridge.protocols.debezium.recognition import TICDC_MODES, DebeziumModes, TimeMode
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values import column_types as usual
 from bridge.protocols.values import literals
 from bridge.protocols.values.column_types import (
@@ -84,29 +84,28 @@ def _unsigned(literal: str) -> str:
     return str(_number(literal) + (1 << 64)) if literal[0] == "-" else literal
 
 
-def _decimal(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
+def _decimal(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Conversion:
     def convert(literal: str) -> str:
         if not is_text(literal):
-            return values.decimal_of_double(float(literal), column.precision, column.scale, lost)
+            return values.decimal_of_double(float(literal), column.precision, column.scale, on_loss)
         text = unquoted(literal)
         if modes.decimal == "string" or "." in text or "-" in text:  # Base64 has neither
             return literals.java_decimal(text)
         if modes.decimal is None and text.isdecimal():
-            raise DecodeError(_EITHER.format(shown(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
+            raise DecodeError(_EITHER.format(excerpt(text), "decimal", "decimal_handling_mode"), Code.LOST_VALUE)
         return values.unscaled(text, column.scale)
 
     return Conversion(convert, usual.decimal_of_double(column.scale))
 
 
-def _decimal_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
-    """Makes the conversion of a string with a Connect schema.  It is never Base64: decimal.handling.mode=precise has a
-    Connect type of its own."""
-    return _decimal(replace(modes, decimal="string"), column, lost)._replace(usual=usual.TEXT_OF_DECIMAL)
+def _decimal_text(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Conversion:
+    """Makes the conversion of a string with a Connect schema, never Base64: mode precise has a type of its own."""
+    return _decimal(replace(modes, decimal="string"), column, on_loss)._replace(usual=usual.TEXT_OF_DECIMAL)
 
 
 def _refuse_half(literal: str) -> str:
     """Refuses 32 bits for a DOUBLE: the connector sends a column that was made as REAL so (seen with 3.0.8)."""
-    raise DecodeError(_HALF.format(shown(literal)), Code.LOST_VALUE)
+    raise DecodeError(_HALF.format(excerpt(literal)), Code.LOST_VALUE)
 
 
 def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
@@ -119,24 +118,24 @@ def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion
     def convert(literal: str) -> str:
         text = _string(literal)
         if modes.binary is None and _HEX.fullmatch(text) and len(text) % 4 == 0:
-            raise DecodeError(_EITHER.format(shown(text), "binary", "binary_handling_mode"), Code.LOST_VALUE)
-        found = read(text)
-        if text and size and len(found) != len("x''") + 2 * size:
-            raise DecodeError(_TEXT_OF_BYTES.format(shown(text)), Code.LOST_VALUE)
-        return found
+            raise DecodeError(_EITHER.format(excerpt(text), "binary", "binary_handling_mode"), Code.LOST_VALUE)
+        result = read(text)
+        if text and size and len(result) != len("x''") + 2 * size:
+            raise DecodeError(_TEXT_OF_BYTES.format(excerpt(text)), Code.LOST_VALUE)
+        return result
 
     return Conversion(convert, usual.TEXT_OF_BYTES if modes.binary == "base64" and not size else usual.NONE)
 
 
-def _binary_text(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
+def _binary_text(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Conversion:
     """Makes the conversion of a string with a Connect schema.  In the default mode bytes have their own Connect type,
     and a column that was made as VARCHAR or CHAR of the character set `binary` comes as text (seen with 3.0.8)."""
     if modes.binary not in (None, "bytes"):
-        return _binary(modes, column, lost)
+        return _binary(modes, column, on_loss)
 
     def convert(literal: str) -> str:
         if text := _string(literal):
-            raise DecodeError(_TEXT_OF_BYTES.format(shown(text)), Code.LOST_VALUE)
+            raise DecodeError(_TEXT_OF_BYTES.format(excerpt(text)), Code.LOST_VALUE)
         return "''"
 
     return Conversion(convert)
@@ -151,12 +150,12 @@ def _string(literal: str) -> str:
 def _number(literal: str) -> int:
     if literal.lstrip("-").isdecimal():
         return int(literal)
-    raise DecodeError(f"{shown(literal)} is not an integer")
+    raise DecodeError(f"{excerpt(literal)} is not an integer")
 
 
 def _real(literal: str) -> float:
     if is_text(literal):
-        raise DecodeError(f"{shown(literal)} is not a number")
+        raise DecodeError(f"{excerpt(literal)} is not a number")
     return float(literal)
 
 
@@ -172,8 +171,7 @@ _DATETIMES: Final[dict[TimeMode | None, Callable[[int], str]]] = {
     "microseconds": values.datetime_micros,
     "nanoseconds": values.datetime_nanos,
 }
-"""Converters of numbers by mode.  In a mode that is in neither table, the unit depends on the digits of the column's
-fraction."""
+"""Converters of numbers by mode.  In other modes the unit depends on the digits of the column's fraction."""
 
 
 _USUAL_DATETIMES: Final[dict[Callable[[int], str], Usual]] = {
@@ -183,8 +181,7 @@ _USUAL_DATETIMES: Final[dict[Callable[[int], str], Usual]] = {
 
 
 def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
-    """Makes the conversion of a TIME.  Where the mode is not told, microseconds of less than 86.4 s may be milliseconds
-    of a day."""
+    """Makes the conversion of a TIME.  Without a mode, microseconds below 86.4 s may be milliseconds of a day."""
     adaptive = values.time_millis if column.precision <= _MILLIS_DIGITS else values.time_micros
     read, unit = _TIMES.get(modes.time, adaptive), 10 ** (_MICROS_DIGITS - column.precision)
 
@@ -197,7 +194,7 @@ def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
     return Conversion(_temporal(convert))
 
 
-def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversion:
+def _datetime(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Conversion:
     """Makes the conversion of a DATETIME.  Where the mode is not told, one may come in milliseconds or microseconds."""
     is_either = modes.time is None and column.precision > _MILLIS_DIGITS
     adaptive = values.datetime_millis if column.precision <= _MILLIS_DIGITS else values.datetime_micros
@@ -209,7 +206,7 @@ def _datetime(modes: DebeziumModes, column: ColumnType, lost: Lost) -> Conversio
         return read(number)
 
     usual_moment = _USUAL_DATETIMES.get(read, usual.NONE)._replace(argument=_EITHER_DIGITS * is_either)
-    return Conversion(_with_zero_dates(column, _temporal(convert), lost), usual_moment)
+    return Conversion(_with_zero_dates(column, _temporal(convert), on_loss), usual_moment)
 
 
 def _temporal(of_number: Callable[[int], str]) -> RawConverter:
@@ -219,18 +216,18 @@ def _temporal(of_number: Callable[[int], str]) -> RawConverter:
     return convert
 
 
-def _with_zero_dates(column: ColumnType, convert: RawConverter, lost: Lost) -> RawConverter:
+def _with_zero_dates(column: ColumnType, convert: RawConverter, on_loss: Lost) -> RawConverter:
     """Makes a converter report zero dates.
 
     Zero dates are written as NULL, or as 1970-01-01 where the column is NOT NULL (types-seen; Debezium, Temporal
     values).  Only in the second case the loss can be seen.
     """
-    return convert if column.nullable else lambda literal: _epoch(convert(literal), lost)
+    return convert if column.nullable else lambda literal: _epoch(convert(literal), on_loss)
 
 
-def _epoch(literal: str, lost: Lost) -> str:
+def _epoch(literal: str, on_loss: Lost) -> str:
     if literal in (values.EPOCH_DATE, values.EPOCH_DATETIME):
-        lost("1970-01-01 in a NOT NULL column may be this date or a zero date")
+        on_loss("1970-01-01 in a NOT NULL column may be this date or a zero date")
     return literal
 
 
@@ -272,10 +269,10 @@ def _form(rules: dict[str, _Rule]) -> Form:
     return partial(_by_word, rules)
 
 
-def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, lost: Lost) -> Conversion | None:
+def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, on_loss: Lost) -> Conversion | None:
     rule = rules.get(column.word)
     modes = DebeziumModes.read(arguments) if arguments else DebeziumModes()
-    conversion = rule(modes, column, lost) if rule else None
+    conversion = rule(modes, column, on_loss) if rule else None
     if conversion is None:
         return None
     convert, takes_null = conversion.convert, column.nullable or column.word not in ("date", "datetime")

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values.event_time import (
     LAST_POSITION,
     NUMBER_DIGITS,
@@ -45,8 +45,7 @@ _OFF: Final = (
 class TransactionMark(NamedTuple):
     """A BEGIN or an END.
 
-    is_end: which of the two.  count: how many rows were sent; 0 for a BEGIN.  tables: the same by table, as
-    "database.table".
+    is_end: which of the two.  count: how many rows were sent; 0 for a BEGIN.  tables: the same by "database.table".
     """
 
     id: str
@@ -61,16 +60,17 @@ class TransactionMark(NamedTuple):
 
 
 def time_and_text(payload: dict[str, Any]) -> tuple[int, str]:
-    """Gives the commit_ts and the text (`TransactionMark.read`) of the event of a BEGIN or an END; raises DecodeError,
-    or any of FAILURES."""
+    """Gives commit_ts and text (`TransactionMark.read`) of a BEGIN's or END's event; raises DecodeError or FAILURES."""
     status, id_, count = payload["status"], payload["id"], payload["event_count"] or 0
     if status not in ("BEGIN", "END") or type(id_) is not str or "\n" in id_ or not 0 <= count <= _MOST_ROWS:
-        raise DecodeError(f"the mark of a transaction has status {shown(status)}, id {shown(id_)}, {shown(count)} rows")
+        raise DecodeError(
+            f"the mark of a transaction has status {excerpt(status)}, id {excerpt(id_)}, {excerpt(count)} rows"
+        )
     id_, ms = id_of(id_), payload.get("ts_ms")
-    told = {one["data_collection"]: one["event_count"] for one in payload.get("data_collections") or ()}
-    if status == "END" and sum(told.values()) != count:
-        raise DecodeError(f"the END of the transaction {shown(id_)} counts {count} rows, and others by table")
-    tables = {name: rows for name, rows in told.items() if rows}
+    counts = {entry["data_collection"]: entry["event_count"] for entry in payload.get("data_collections") or ()}
+    if status == "END" and sum(counts.values()) != count:
+        raise DecodeError(f"the END of the transaction {excerpt(id_)} counts {count} rows, and others by table")
+    tables = {name: rows for name, rows in counts.items() if rows}
     text = orjson.dumps([id_, status == "END", count, tables]).decode()
     return 0 if ms is None else event_ts(ms, "ts_ms"), text
 
@@ -84,7 +84,7 @@ def place_of_row(payload: dict[str, Any], source: dict[str, Any], *, is_of_snaps
         return _place(source, 0, NO_TRANSACTION, f"{source['db']}.{source['table']}")
     id_, order = transaction["id"], transaction["total_order"]
     if type(id_) is not str or not id_ or "\n" in id_ or type(order) is not int or order < 0:
-        raise DecodeError(f"the row's transaction is {shown(id_)}, its number in it {shown(order)}")
+        raise DecodeError(f"the row's transaction is {excerpt(id_)}, its number in it {excerpt(order)}")
     return _place(source, min(order, LAST_POSITION), id_of(id_), f"{source['db']}.{source['table']}")
 
 
@@ -101,7 +101,7 @@ def head_of_place(table: str, source: Mapping[str, Any], base: str) -> str:
     """Gives what stands before the numbers of a place; base: of the file of the binlog.  Raises DecodeError."""
     server = f"{source['name']}/{base}/{source['server_id']}"
     if "\n" in server or "\n" in table:
-        raise DecodeError(f"there is a newline in the name of a table or a server: {shown(table)}, {shown(server)}")
+        raise DecodeError(f"there is a newline in the name of a table or a server: {excerpt(table)}, {excerpt(server)}")
     return f"{table}\n{server}\n"
 
 
@@ -109,7 +109,7 @@ def _place(source: dict[str, Any], order: int, id_: str, table: str) -> str:
     base, number = file_and_position(source["file"], min(source["pos"], LAST_POSITION))
     row = source.get("row") or 0
     if type(row) is not int or row < 0:
-        raise DecodeError(f"the row is number {shown(row)} of an event of {shown(base)}")
+        raise DecodeError(f"the row is number {excerpt(row)} of an event of {excerpt(base)}")
     head = head_of_place(table, source, base)
     return f"{head}{number:019}\n{min(row, LAST_POSITION):019}\n{order:019}\n{id_}"
 

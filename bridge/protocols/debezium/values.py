@@ -11,7 +11,7 @@ from functools import lru_cache
 from math import ulp
 from typing import Final
 
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values import literals
 from bridge.protocols.values.column_types import Lost
 
@@ -39,7 +39,7 @@ def base64_bytes(value: str) -> bytes:
     try:
         return binascii.a2b_base64(value.translate(_URL_SAFE), strict_mode=True) if value else b""
     except (binascii.Error, ValueError) as failure:
-        raise DecodeError(f"{shown(value)} is not Base64: {failure}") from failure
+        raise DecodeError(f"{excerpt(value)} is not Base64: {failure}") from failure
 
 
 def binary(value: str) -> str:
@@ -52,14 +52,14 @@ def binary_hex(value: str) -> str:
     try:
         return literals.binary(bytes.fromhex(value))
     except ValueError:
-        raise DecodeError(f"{shown(value)} is not hexadecimal") from None
+        raise DecodeError(f"{excerpt(value)} is not hexadecimal") from None
 
 
 def bits(value: str) -> str:
     """Converts a BIT(n) with n > 1, which comes as its bytes, the lowest first, in Base64."""
     content = base64_bytes(value)
     if len(content) > _MAX_BIT_BYTES:
-        raise DecodeError(f"{shown(value)} holds more than 64 bits")
+        raise DecodeError(f"{excerpt(value)} holds more than 64 bits")
     return str(int.from_bytes(content, "little"))
 
 
@@ -67,7 +67,7 @@ def unscaled(value: str, scale: int) -> str:
     """Converts Connect's Decimal: the Base64 of the unscaled number, big-endian, in two's complement."""
     content = base64_bytes(value)
     if len(content) > literals.MAX_DECIMAL_DIGITS or not 0 <= scale <= literals.MAX_DECIMAL_DIGITS:
-        raise DecodeError(f"{shown(value)} with scale {scale} is beyond DECIMAL")
+        raise DecodeError(f"{excerpt(value)} with scale {scale} is beyond DECIMAL")
     number = int.from_bytes(content, "big", signed=True)
     digits = str(abs(number)).rjust(scale + 1, "0")
     text = f"{digits[:-scale]}.{digits[-scale:]}" if scale else digits
@@ -170,7 +170,7 @@ def _thousandth(value: int) -> int:
 
 def _integer(value: int) -> int:
     if type(value) is not int:
-        raise DecodeError(f"{shown(value)} is not an integer")
+        raise DecodeError(f"{excerpt(value)} is not an integer")
     return value
 
 
@@ -187,7 +187,7 @@ def zoned_timestamp(value: str) -> str:
     """
     match = _ZONED.fullmatch(value)
     if not match:
-        raise DecodeError(f"{shown(value)} is not a timestamp with its zone")
+        raise DecodeError(f"{excerpt(value)} is not a timestamp with its zone")
     day, clock, fraction, zone = match.groups()
     local = f"{day} {clock}"
     if zone not in ("Z", "+00:00"):
@@ -200,7 +200,7 @@ def iso_text(value: str) -> str:
     """Converts a DATE, TIME or DATETIME in ISO 8601 (time.precision.mode=isostring)."""
     match = _ISO.fullmatch(value)
     if not match or not value:
-        raise DecodeError(f"{shown(value)} is not a date or time in ISO 8601")
+        raise DecodeError(f"{excerpt(value)} is not a date or time in ISO 8601")
     day, clock = match.groups()
     if clock is None:
         return literals.date(day)

@@ -70,7 +70,7 @@ class FastDecoder:
         keys, values = self._prepared(keys, values)
         events, leftover = self._read(keys, values, leftover)
         for _ in range(_MOST_TEMPLATES):
-            if not len(leftover) or not self._learns(_those(keys, leftover), _those(values, leftover)):
+            if not len(leftover) or not self._learns(_at_numbers(keys, leftover), _at_numbers(values, leftover)):
                 break
             rows, leftover = self._read(keys, values, leftover)
             events += rows
@@ -83,7 +83,7 @@ class FastDecoder:
     def _read(self, keys: Contents, values: Contents, numbers: Numbers) -> tuple[list[RowEvents], Numbers]:
         """Reads what it can of the messages of these numbers, and gives the numbers of the others."""
         with suppress(*_FAILED):
-            rows = self._rows(_those(keys, numbers), _those(values, numbers))
+            rows = self._rows(_at_numbers(keys, numbers), _at_numbers(values, numbers))
             if len(rows.numbers):
                 return [RowEvents(numbers[rows.numbers], rows.events)], np.delete(numbers, rows.numbers)
         return [], numbers
@@ -165,7 +165,7 @@ def the_row(events: list[Event]) -> RowChange:
     return row
 
 
-def _those(messages: Contents, numbers: Numbers) -> Contents:
+def _at_numbers(messages: Contents, numbers: Numbers) -> Contents:
     if len(numbers) == len(messages):
         return messages
     return [messages[number] for number in numbers.tolist()]

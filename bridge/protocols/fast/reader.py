@@ -160,8 +160,8 @@ class Reader:
             raise MemoryError("too many bytes to be read together")
         arrays, size = self._templates.arrays(), len(kinds)
         cells = np.array([template.cells for template in self._templates.all], np.int64)
-        most = int(cells[arrays.table[kinds[kinds != NOT_READ], 0]].sum())
-        values, converted = np.empty((most, 3), np.int32), np.empty((most, 2), np.int32)
+        value_limit = int(cells[arrays.table[kinds[kinds != NOT_READ], 0]].sum())
+        values, converted = np.empty((value_limit, 3), np.int32), np.empty((value_limit, 2), np.int32)
         firsts, moments = np.empty(size, np.int64), np.zeros((size, 2), np.int64)
         member_seen = np.full(len(arrays.members), NOT_READ, np.int64)
         content, places = texts.numbers(), np.zeros((size, PLACE_NUMBERS), np.int64)
@@ -239,8 +239,8 @@ class Reader:
 
     def _of_tables(self, kinds: Rows) -> dict[str, pa.Array]:
         """Gives the names of the messages' tables."""
-        which, of_each = _distinct(kinds)
-        names = [self._templates.names[kind] for kind in which.tolist()]
+        distinct_kinds, of_each = _distinct(kinds)
+        names = [self._templates.names[kind] for kind in distinct_kinds.tolist()]
         numbers = pa.array(of_each)
         return {
             field: pa.array([name[part] for name in names], pa.string()).take(numbers)
@@ -249,8 +249,8 @@ class Reader:
 
     def _of_templates(self, templates: Rows) -> dict[str, pa.Array]:
         """Gives what is the same in all events of a template."""
-        which, of_each = _distinct(templates)
-        events = [self._templates.all[template].event for template in which.tolist()]
+        distinct_templates, of_each = _distinct(templates)
+        events = [self._templates.all[template].event for template in distinct_templates.tolist()]
         numbers = pa.array(of_each)
         return {
             name: pa.array([getattr(event, name) for event in events], EVENT_FIELDS.field(name).type).take(numbers)
@@ -283,8 +283,8 @@ def _moment(convert: Callable[[str], int] | None, text: bytes) -> int:
 
 def _events(columns: Mapping[str, pa.Array], count: int) -> pa.RecordBatch:
     """Gives events (EVENT_FIELDS) whose other columns are null."""
-    nothing = pa.nulls(count, pa.string())
-    return pa.RecordBatch.from_arrays([columns.get(field.name, nothing) for field in EVENT_FIELDS], schema=EVENT_FIELDS)
+    nulls = pa.nulls(count, pa.string())
+    return pa.RecordBatch.from_arrays([columns.get(field.name, nulls) for field in EVENT_FIELDS], schema=EVENT_FIELDS)
 
 
 def _places(arrays: Arrays, templates: Rows, places: Numbers) -> pa.StringArray:

@@ -19,21 +19,21 @@ class Readiness:
     """Counts what could have been handled by compiled functions."""
 
     def __init__(self) -> None:
-        self._seen = 0
+        self._count = 0
 
     def pays(self, size: int) -> bool:
         """Tells whether so many messages or rows should be handled by compiled functions: these are loaded, or should
         be now."""
         if size < _MANY:
             return False
-        self._seen += size
+        self._count += size
         if _FUNCTIONS in sys.modules:
             return True
-        if self._seen <= _WORTH_LOADING:
+        if self._count <= _WORTH_LOADING:
             return False
         from bridge.protocols.fast.compiled.native_code import are_compiled
 
-        return are_compiled() or (self._seen > _WORTH_COMPILING and not _compiling().is_alive())
+        return are_compiled() or (self._count > _WORTH_COMPILING and not _compiling().is_alive())
 
 
 @cache

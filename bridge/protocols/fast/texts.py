@@ -129,9 +129,9 @@ def room(size: int) -> npt.NDArray[np.uint8]:
     block = _fitting(size)
     if block is None:
         block = np.empty(-(-size // _GRAIN) * _GRAIN, np.uint8)
-    given = np.frombuffer(memoryview(block), np.uint8, size)  # not a slice: what is made of it would refer to the block
-    weakref.finalize(given, _keep, block).atexit = False
-    return given
+    view = np.frombuffer(memoryview(block), np.uint8, size)  # not a slice: what is made of it would refer to the block
+    weakref.finalize(view, _keep, block).atexit = False
+    return view
 
 
 def _fitting(size: int) -> Any:

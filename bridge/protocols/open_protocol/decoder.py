@@ -16,8 +16,8 @@ from bridge.protocols.decoder import (
     DecodeOptions,
     check_commit_ts,
     check_name,
+    excerpt,
     reading_schema_change,
-    shown,
 )
 from bridge.protocols.open_protocol.types import TYPES, column_of, is_of_handle
 from bridge.protocols.plain_decoder import PlainDecoder
@@ -86,7 +86,7 @@ class OpenProtocolDecoder(PlainDecoder):
         if not key:
             raise DecodeError("the message has no key")
         if key[:_LENGTH] != OPEN_PROTOCOL_VERSION:
-            raise DecodeError(f"the protocol version is {shown(key[:_LENGTH])}, not 1")
+            raise DecodeError(f"the protocol version is {excerpt(key[:_LENGTH])}, not 1")
         keys = _frames(key, _LENGTH)
         values = _frames(value, 0) if value else [b""] * len(keys)
         if len(keys) == 1 == len(values):
@@ -127,7 +127,7 @@ class OpenProtocolDecoder(PlainDecoder):
             return next(iter(self._left_out(key["scm"], key["tbl"], index)), None)
         if kind == 3:
             return _boundary(commit_ts, index, value)
-        raise DecodeError(f"unknown event type {shown(kind)}", Code.UNKNOWN_TYPE)
+        raise DecodeError(f"unknown event type {excerpt(kind)}", Code.UNKNOWN_TYPE)
 
     def _row(self, key: dict[str, Any], commit_ts: int, index: int, value: bytes) -> RowChange:
         change = json_object(value, "the event")
@@ -138,7 +138,7 @@ class OpenProtocolDecoder(PlainDecoder):
             return RowChange(Kind.DELETE, commit_ts, index, schema, table, layout.columns, layout.key, before, None)
         if "d" in change:
             raise DecodeError("a change is both an upsert and a delete")
-        cut = _cut(key) if len(key) > _PLAIN_KEY else None
+        cut = _cut_code(key) if len(key) > _PLAIN_KEY else None
         self._check_cut(cut)
         layout, row = self._image(new, schema, table)
         image = image_of(layout, row)
@@ -166,7 +166,7 @@ class OpenProtocolDecoder(PlainDecoder):
         return make_layout(columns, handle, described, NO_KEY)
 
 
-def _cut(key: dict[str, Any]) -> Code | None:
+def _cut_code(key: dict[str, Any]) -> Code | None:
     """Tells why the event holds only the columns of the key; None when it holds the whole row."""
     if key.get("ccl"):
         return Code.CLAIM_CHECK
@@ -194,7 +194,7 @@ def _schema_change(key: dict[str, Any], commit_ts: int, index: int, value: bytes
     described."""
     schema, table, sql = key["scm"], key["tbl"], json_object(value, "the event")["q"]
     if type(sql) is not str or not sql:
-        raise DecodeError(f"the statement of a schema change is {shown(sql)}")
+        raise DecodeError(f"the statement of a schema change is {excerpt(sql)}")
     check_name(schema, "schema")
     check_name(table, "table")
     return DdlStatement(commit_ts, index, schema, table, sql)

@@ -59,19 +59,19 @@ class FastOpenProtocolDecoder(FastDecoder):
 
     def _rows(self, keys: Contents, values: Contents) -> RowEvents:
         """Reads the messages in which every frame is a whole row."""
-        found = _framed(keys, values)
+        frames = _frames_of(keys, values)
         numbers = self._reader.numbers_of(
-            found.kinds(), lambda number: self._lesson(found.keys[number], found.values[number])
+            frames.kinds(), lambda number: self._lesson(frames.keys[number], frames.values[number])
         )
-        rows = self._reader.read(Texts.of(found.values, found.keys), numbers)
-        messages, index = found.places[rows.numbers].T
+        rows = self._reader.read(Texts.of(frames.values, frames.keys), numbers)
+        messages, index = frames.places[rows.numbers].T
         counts = np.bincount(messages, minlength=len(keys))
         events = rows.events.set_column(_INDEX, EVENT_FIELDS.field(_INDEX), pa.array(index, pa.int32()))
-        return RowEvents(messages, events).only(counts[messages] == found.counts[messages])
+        return RowEvents(messages, events).only(counts[messages] == frames.counts[messages])
 
     def _missed(self, keys: Contents, values: Contents) -> Missed:
-        found = _framed(keys, values)
-        for key, value, kind in zip(found.keys, found.values, found.kinds(), strict=True):
+        frames = _frames_of(keys, values)
+        for key, value, kind in zip(frames.keys, frames.values, frames.kinds(), strict=True):
             yield kind, partial(self._lesson, key, value)
 
     def _lesson(self, key: bytes, value: bytes) -> Lesson:
@@ -88,10 +88,10 @@ class FastOpenProtocolDecoder(FastDecoder):
         return Lesson(value, event, self._open.layout, images, WithKey({**head, **names}, tree), key=key)
 
 
-def _framed(keys: Contents, values: Contents) -> _Frames:
+def _frames_of(keys: Contents, values: Contents) -> _Frames:
     """Gives the frames of the messages whose keys have as many as their values."""
-    key_content, key_bounds, key_counts = _split(keys, len(OPEN_PROTOCOL_VERSION))
-    content, bounds, counts = _split(values, 0)
+    key_content, key_bounds, key_counts = _split_frames(keys, len(OPEN_PROTOCOL_VERSION))
+    content, bounds, counts = _split_frames(values, 0)
     versions = [key is not None and key.startswith(OPEN_PROTOCOL_VERSION) for key in keys]
     is_matched = (key_counts == counts) & (counts > 0) & np.array(versions, np.bool_)
     key_bounds, bounds = key_bounds[is_matched[key_bounds[:, 0]]], bounds[is_matched[bounds[:, 0]]]
@@ -103,7 +103,7 @@ def _framed(keys: Contents, values: Contents) -> _Frames:
     )
 
 
-def _split(messages: Contents, behind: int) -> tuple[bytes, Numbers, Numbers]:
+def _split_frames(messages: Contents, behind: int) -> tuple[bytes, Numbers, Numbers]:
     """Gives messages joined, and of each frame in them the number of its message, its own number in it, where it starts
     and ends; and how many frames each message has: none where it does not consist of frames.  The first begins `behind`
     bytes into a message."""

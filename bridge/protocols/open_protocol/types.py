@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bridge.events import Code
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values import literals
 from bridge.protocols.values.column_types import BINARY_WORDS, Column, ColumnType, Conversion, Form, Lost, of_text
 from bridge.protocols.values.literals import Converter
@@ -59,7 +59,8 @@ def _other(escape: bytes) -> bytes:
     try:
         return chr(int(escape[2:], 16)).encode()
     except (ValueError, UnicodeEncodeError):
-        raise DecodeError(f"a binary value holds the escape {shown(escape.decode())}, which is no character") from None
+        text = excerpt(escape.decode())
+        raise DecodeError(f"a binary value holds the escape {text}, which is no character") from None
 
 
 QUOTED_FORM: Final = "quoted"
@@ -100,7 +101,7 @@ def _base64_either(value: str) -> str:
 
 
 def _only_null(value: object) -> str:
-    raise DecodeError(f"{shown(value)} in a column of type NULL")
+    raise DecodeError(f"{excerpt(value)} in a column of type NULL")
 
 
 TypeCodes = Mapping[int, tuple[str, Converter]]
@@ -165,7 +166,7 @@ def column_of(types: TypeCodes, name: str, column: Mapping[str, Any]) -> Column:
         return _FLAGLESS_TYPES[code]
     found = (_BINARY_TYPES if flags & _BINARY_FLAG else types).get(code) or types.get(code)
     if found is None:
-        raise DecodeError(f"column {shown(name)} is of the unknown type {shown(code)}", Code.UNKNOWN_TYPE)
+        raise DecodeError(f"column {excerpt(name)} is of the unknown type {excerpt(code)}", Code.UNKNOWN_TYPE)
     label, convert = found
     declared = "" if column.get("f") is None else label.lower() + " unsigned" * bool(flags & _UNSIGNED_FLAG)
     return Column(label, convert, declared=declared)
@@ -182,5 +183,5 @@ def flags_of(column: Mapping[str, Any]) -> int:
     if flags is None:
         return 0
     if not isinstance(flags, int | float):
-        raise DecodeError(f"the flags of a column are {shown(flags)}, not a number")
+        raise DecodeError(f"the flags of a column are {excerpt(flags)}, not a number")
     return int(flags)

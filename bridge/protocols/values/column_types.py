@@ -122,7 +122,7 @@ def column_type(text: str, *, nullable: bool, charset: str | None = None) -> Col
     return ColumnType(match[1], precision, int(match[3] or 0), bool(match[4]), nullable, *names)
 
 
-def enum_names(column: ColumnType, lost: Lost) -> Conversion | None:
+def enum_names(column: ColumnType, on_loss: Lost) -> Conversion | None:
     """Makes the conversion of ENUM values that come by their names, in which the error value 0 is ''; None where no
     member has that name, too."""
     if not column.has_empty_name:
@@ -130,7 +130,7 @@ def enum_names(column: ColumnType, lost: Lost) -> Conversion | None:
 
     def convert(literal: str) -> str:
         if literal == "''":
-            lost("'' is the name of a member, and how the error value 0 of an ENUM comes: the member is written")
+            on_loss("'' is the name of a member, and how the error value 0 of an ENUM comes: the member is written")
         return literal
 
     return Conversion(convert)

@@ -39,7 +39,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from bridge.errors import UsageError, meant
 from bridge.events import Code
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values import literals
 from bridge.tso import ms_tso
 
@@ -113,9 +113,9 @@ def _offset(local: datetime, zone: tzinfo) -> timedelta:
     second = local.replace(tzinfo=zone, fold=1).utcoffset() or timedelta()
     if first == second:
         return first
-    what = "stands for two moments" if first > second else "does not exist"
+    fault = "stands for two moments" if first > second else "does not exist"
     raise DecodeError(
-        f"TIMESTAMP '{local}' {what} in {zone}: the format has lost it; run the sender in UTC", Code.LOST_VALUE
+        f"TIMESTAMP '{local}' {fault} in {zone}: the format has lost it; run the sender in UTC", Code.LOST_VALUE
     )
 
 
@@ -166,7 +166,7 @@ def event_ts(moment: object, field: str) -> int:
         ms = moment if moment >= _FIRST_MS else moment * 1000
         if 0 <= ms <= _MAX_MS:
             return ms_tso(ms)
-    raise DecodeError(f"{field} is {shown(moment)}, not a time in milliseconds or seconds since 1970")
+    raise DecodeError(f"{field} is {excerpt(moment)}, not a time in milliseconds or seconds since 1970")
 
 
 def place_in_binlog(reader: str, file: str, position: int, server: object = None, gtid: object = None) -> str | None:
@@ -204,7 +204,7 @@ def file_and_position(file: str, position: int) -> tuple[str, int]:
     Raises DecodeError for another file or position."""
     coordinate = _file(file)
     if coordinate is None or not 0 <= position <= LAST_POSITION:
-        raise DecodeError(f"no position of a binlog: {shown(file)}, {shown(position)}")
+        raise DecodeError(f"no position of a binlog: {excerpt(file)}, {excerpt(position)}")
     return coordinate[0], coordinate[1] + position
 
 
@@ -219,12 +219,12 @@ def parts_of_set(gtids: str) -> list[tuple[str, str]] | None:
     """Gives for each GTID of a set what stands before its last number, and the name of its coordinate; None for a set
     whose last numbers do not tell its place alone."""
     parts = [_GTIDS_WITHOUT_GAPS.fullmatch(part) for part in gtids.split(",")]
-    split = [
+    pairs = [
         ("," * (number > 0) + part[1], f"{GTID}/{(part[2] or part[3]).lower()}")
         for number, part in enumerate(parts)
         if part
     ]
-    return split if len({name for _, name in split}) == len(parts) else None
+    return pairs if len({name for _, name in pairs}) == len(parts) else None
 
 
 def base_of_file(name: str) -> str | None:
@@ -235,10 +235,10 @@ def base_of_file(name: str) -> str | None:
 @lru_cache(maxsize=1024)
 def _file(name: str) -> tuple[str, int] | None:
     """Gives the base name of a file of the binlog, and the number of its first position; None for another file."""
-    split = _FILE.fullmatch(name)
-    if split is None or int(split[2]) > _LAST_FILE:
+    match = _FILE.fullmatch(name)
+    if match is None or int(match[2]) > _LAST_FILE:
         return None
-    return split[1], int(split[2]) << POSITION_BITS
+    return match[1], int(match[2]) << POSITION_BITS
 
 
 @lru_cache(maxsize=1024)
@@ -310,13 +310,13 @@ def local_event_ts(timezone: str | None) -> Callable[[str], int]:
         if zone is None:
             raise DecodeError(_NO_ZONE, Code.NO_TIMEZONE)
         if not _LOCAL.fullmatch(text):
-            raise DecodeError(f"TIME is {shown(text)}, not a time like 20160611015029")
+            raise DecodeError(f"TIME is {excerpt(text)}, not a time like 20160611015029")
         try:
             ms = 1000 * int(datetime.strptime(text, _LOCAL_FORMAT).replace(tzinfo=zone).timestamp())
         except (ValueError, OverflowError):
             ms = -1
         if not 0 <= ms <= _MAX_MS:
-            raise DecodeError(f"TIME is {shown(text)}, which is not a time from 1970 on")
+            raise DecodeError(f"TIME is {excerpt(text)}, which is not a time from 1970 on")
         return ms_tso(ms)
 
     return read

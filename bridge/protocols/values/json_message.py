@@ -10,7 +10,7 @@ import orjson
 from cramjam import DecompressionError, snappy
 from lz4.frame import LZ4FrameDecompressor
 
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 
 LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 SMALL_BYTES: Final = 16 << 20
@@ -94,32 +94,32 @@ columns has about 25,000 strings; nested brackets grow to 45 times their size wh
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
-def json_object(value: bytes | None, whose: str = "the message") -> dict[str, Any]:
-    """Gives the JSON object that a value holds.  Raises DecodeError, whose reason names the value by `whose`."""
+def json_object(value: bytes | None, owner: str = "the message") -> dict[str, Any]:
+    """Gives the JSON object that a value holds.  Raises DecodeError, whose reason says whose value it is (`owner`)."""
     if not value:
-        raise DecodeError(f"{whose} has no value")
+        raise DecodeError(f"{owner} has no value")
     try:
         parsed = orjson.loads(value)
     except orjson.JSONDecodeError as failure:
-        parsed = _unpacked(value, whose, failure)
+        parsed = _unpacked(value, owner, failure)
     if type(parsed) is not dict:
-        raise DecodeError(f"the value of {whose} is {shown(parsed)}, not a JSON object")
+        raise DecodeError(f"the value of {owner} is {excerpt(parsed)}, not a JSON object")
     return parsed
 
 
-def _unpacked(value: bytes, whose: str, failure: orjson.JSONDecodeError) -> object:
+def _unpacked(value: bytes, owner: str, failure: orjson.JSONDecodeError) -> object:
     content = decompressed(value)
     if content is value:
-        raise DecodeError(f"the value of {whose} is not JSON: {failure}") from failure
+        raise DecodeError(f"the value of {owner} is not JSON: {failure}") from failure
     if len(content) > _LARGE:
-        _check_structure(content, whose)
+        _check_structure(content, owner)
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as inner:
-        raise DecodeError(f"the value of {whose} is compressed and does not hold JSON: {inner}") from inner
+        raise DecodeError(f"the value of {owner} is compressed and does not hold JSON: {inner}") from inner
 
 
-def _check_structure(content: bytes, whose: str) -> None:
+def _check_structure(content: bytes, owner: str) -> None:
     """Raises DecodeError for JSON that would take much more memory than its size; stops reading at the limits."""
     outside = end = 0
     for number, string in enumerate(_STRING.finditer(content)):
@@ -128,4 +128,4 @@ def _check_structure(content: bytes, whose: str) -> None:
         if number > _MAX_STRINGS or outside > _MAX_STRUCTURE:
             break
     if outside + len(content) - end > _MAX_STRUCTURE:
-        raise DecodeError(f"the value of {whose} is compressed and holds more JSON values than any row")
+        raise DecodeError(f"the value of {owner} is compressed and holds more JSON values than any row")

@@ -17,7 +17,7 @@ from decimal import Decimal
 from math import isfinite
 from typing import Any, Final
 
-from bridge.protocols.decoder import DecodeError, shown
+from bridge.protocols.decoder import DecodeError, excerpt
 
 Converter = Callable[[Any], str]
 """Makes the literal of a value that is not null, as JSON gave it; raises DecodeError, or any of `FAILURES`."""
@@ -85,10 +85,10 @@ def integer(value: str) -> str:
     if value.isdecimal() and value.isascii() and (value[0] != "0" or value == "0") and len(value) < 19:
         return value
     if not _INTEGER.fullmatch(value):
-        raise DecodeError(f"{shown(value)} is not an integer")
+        raise DecodeError(f"{excerpt(value)} is not an integer")
     digits = value.lstrip("-").lstrip("0") or "0"
     if len(digits) > 20:
-        raise DecodeError(f"{shown(value)} is beyond 64 bits")
+        raise DecodeError(f"{excerpt(value)} is beyond 64 bits")
     return integer_number(-int(digits) if value[0] == "-" else int(digits))
 
 
@@ -96,10 +96,10 @@ def integer_number(value: int) -> str:
     """Does what `integer` does for a JSON number.  A number beyond 64 bits has become a float in parsing, and to Python
     a bool is an int: both are refused."""
     if type(value) is not int:
-        raise DecodeError(f"{shown(value)} is not an integer")
+        raise DecodeError(f"{excerpt(value)} is not an integer")
     if MIN_INTEGER <= value <= MAX_INTEGER:
         return str(value)
-    raise DecodeError(f"{shown(value)} is beyond 64 bits")
+    raise DecodeError(f"{excerpt(value)} is beyond 64 bits")
 
 
 def unsigned(value: str) -> str:
@@ -156,9 +156,9 @@ def _year(literal: str) -> str:
 def decimal(value: str) -> str:
     """Converts a DECIMAL; it keeps its text, and so its scale."""
     if not _DECIMAL.fullmatch(value):
-        raise DecodeError(f"{shown(value)} is not a decimal number")
+        raise DecodeError(f"{excerpt(value)} is not a decimal number")
     if len(value) > MAX_DECIMAL_DIGITS and len(value) - value.count("-") - value.count(".") > MAX_DECIMAL_DIGITS:
-        raise DecodeError(f"{shown(value)} has more than {MAX_DECIMAL_DIGITS} digits")
+        raise DecodeError(f"{excerpt(value)} has more than {MAX_DECIMAL_DIGITS} digits")
     return value
 
 
@@ -169,7 +169,7 @@ def java_decimal(value: str) -> str:
         return decimal(value)
     number = Decimal(value)
     if abs(number.adjusted()) > MAX_DECIMAL_DIGITS:
-        raise DecodeError(f"{shown(value)} has more than {MAX_DECIMAL_DIGITS} digits")
+        raise DecodeError(f"{excerpt(value)} has more than {MAX_DECIMAL_DIGITS} digits")
     return decimal(f"{number:f}")
 
 
@@ -181,7 +181,7 @@ def double(value: str) -> str:
 def double_number(value: float) -> str:
     """Writes a DOUBLE, always in exponent form: MariaDB cuts a bare number at 65 digits without an error."""
     if type(value) is not float and type(value) is not int:
-        raise DecodeError(f"{shown(value)} is not a number")
+        raise DecodeError(f"{excerpt(value)} is not a number")
     literal = repr(float(value))
     if "e" in literal:
         return literal
@@ -198,7 +198,7 @@ def float32(value: str) -> str:
 def float32_number(value: float) -> str:
     """Writes a FLOAT as the double of the float32: the shortest form of the largest float overflows a strict column."""
     if type(value) is not float and type(value) is not int:
-        raise DecodeError(f"{shown(value)} is not a number")
+        raise DecodeError(f"{excerpt(value)} is not a number")
     try:
         return double_number(_FLOAT32.unpack(_FLOAT32.pack(value))[0])
     except OverflowError:
@@ -207,7 +207,7 @@ def float32_number(value: float) -> str:
 
 def _real(value: str) -> float:
     if len(value) > MAX_NUMBER_LENGTH or not _REAL.fullmatch(value):
-        raise DecodeError(f"{shown(value)} is not a number")
+        raise DecodeError(f"{excerpt(value)} is not a number")
     return float(value)
 
 
@@ -215,18 +215,18 @@ def date(value: str) -> str:
     """Converts a DATE; zero dates and zero parts (2024-00-10) are legal."""
     if _DATE.fullmatch(value):
         return value.join(("'", "'"))
-    raise DecodeError(f"{shown(value)} is not a date")
+    raise DecodeError(f"{excerpt(value)} is not a date")
 
 
 def time(value: str) -> str:
     """Converts a TIME from -838:59:59.999999 to 838:59:59.999999."""
     if _TIME.fullmatch(value):
         return value.join(("'", "'"))
-    raise DecodeError(f"{shown(value)} is not a time")
+    raise DecodeError(f"{excerpt(value)} is not a time")
 
 
 def datetime(value: str) -> str:
     """Converts a DATETIME, which has no zone; zero dates and zero parts are legal."""
     if _DATETIME.fullmatch(value):
         return value.join(("'", "'"))
-    raise DecodeError(f"{shown(value)} is not a date and time")
+    raise DecodeError(f"{excerpt(value)} is not a date and time")

@@ -32,7 +32,7 @@ from bridge.events import RAW, SEP, Code
 from bridge.protocols.canal.types import CANAL_FORMS
 from bridge.protocols.ckafka.raw import CKAFKA_FORMS
 from bridge.protocols.debezium.raw import DEBEZIUM_FORMS
-from bridge.protocols.decoder import FAILURES, DecodeError, check_name, explain, shown
+from bridge.protocols.decoder import FAILURES, DecodeError, check_name, excerpt, explain
 from bridge.protocols.open_protocol.types import OPEN_FORMS
 from bridge.protocols.values.column_types import NONE, Column, ColumnType, Conversion, Form, Lost, RawConverter, Usual
 from bridge.protocols.values.literals import NULL, Converter
@@ -54,25 +54,25 @@ def with_modes(columns: str, ckafka: Sequence[str], debezium: Sequence[str]) -> 
     """Says how values are written in the forms of `RowChange.columns`, where they do not say it.  ckafka, debezium: the
     arguments of their forms."""
 
-    def said(form: str) -> str:
-        told, *declared = form.split(_TYPE)
-        name, colon, given = told.partition(":")
-        modes = zip(given.split(","), ckafka if name == "ckafka" else debezium, strict=True) if colon else ()
+    def with_own_modes(form: str) -> str:
+        form_text, *declared = form.split(_TYPE)
+        name, colon, arguments = form_text.partition(":")
+        modes = zip(arguments.split(","), ckafka if name == "ckafka" else debezium, strict=True) if colon else ()
         return _TYPE.join([name + colon + ",".join(one or mode for one, mode in modes), *declared])
 
     names, raw, forms = columns.partition(RAW)
-    return names + raw + SEP.join(map(said, forms.split(SEP)))
+    return names + raw + SEP.join(map(with_own_modes, forms.split(SEP)))
 
 
-def told_columns(columns: str, forms: Sequence[str], types: Sequence[str]) -> str:
+def with_declared_types(columns: str, forms: Sequence[str], types: Sequence[str]) -> str:
     """Gives the `RowChange.columns` of names, the form of each, and the type that the message declares for each, ""
     where it declares none.
 
     The target's types are compared with them (`rows.type_check`).
     """
     usable = ("" if SEP in declared or len(declared) > _LONGEST_TYPE else declared for declared in types)
-    told = [form + _TYPE * bool(declared) + declared for form, declared in zip(forms, usable, strict=True)]
-    return with_forms(columns, told if len(set(told)) > 1 else told[:1])
+    declarations = [form + _TYPE * bool(declared) + declared for form, declared in zip(forms, usable, strict=True)]
+    return with_forms(columns, declarations if len(set(declarations)) > 1 else declarations[:1])
 
 
 def split_forms(columns: str) -> tuple[str, list[str]]:
@@ -95,14 +95,14 @@ def _split(columns: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return names, tuple(form for form, _, _ in parts), tuple(declared for _, _, declared in parts)
 
 
-def raw_converter(form: str, column: ColumnType, lost: Lost) -> RawConverter | None:
+def raw_converter(form: str, column: ColumnType, on_loss: Lost) -> RawConverter | None:
     """Gives the function that turns a column's raw literals into ready ones, NULL included; None when they are ready as
     they are.
 
     The converter raises DecodeError for a value that the column cannot have had.  Where the format has lost a part of a
-    value, the literal is the nearest one, and `lost` is called with the reason.
+    value, the literal is the nearest one, and `on_loss` is called with the reason.
     """
-    conversion = _conversion(form, column, lost)
+    conversion = _conversion(form, column, on_loss)
     return conversion.convert if conversion else None
 
 
@@ -113,9 +113,9 @@ def usual_values(form: str, column: ColumnType) -> Usual:
     return conversion.usual if conversion else NONE
 
 
-def _conversion(form: str, column: ColumnType, lost: Lost) -> Conversion | None:
+def _conversion(form: str, column: ColumnType, on_loss: Lost) -> Conversion | None:
     name, _, arguments = form.partition(":")
-    return FORMS[name](arguments, column, lost) if name else None
+    return FORMS[name](arguments, column, on_loss) if name else None
 
 
 new_event = tuple.__new__
@@ -156,12 +156,11 @@ def make_layout(types: Any, handle: Any, columns: Mapping[str, Column], without_
     if len({name.lower() for name in names}) < len(names):
         raise DecodeError("two columns have names that differ in case only, which no table has")
     key = SEP.join([check_name(name, "key column") for name in handle]) if handle else without_names
-    return Layout(names, types, handle, labels, converters, told_columns(SEP.join(names), forms, declared), key)
+    return Layout(names, types, handle, labels, converters, with_declared_types(SEP.join(names), forms, declared), key)
 
 
 def image_of(layout: Layout, row: Mapping[str, Any]) -> str:
-    """Gives the image of a row whose columns are the layout's, in the same order.  Raises DecodeError for a value that
-    its column cannot have."""
+    """Gives the image of a row with the layout's columns in its order.  Raises DecodeError for an impossible value."""
     try:
         return SEP.join(
             [
@@ -178,7 +177,7 @@ def image_before(layout: Layout, old: Mapping[str, Any], new: Mapping[str, Any])
     if layout.names != tuple(old):
         if not old.keys() <= new.keys():
             unknown = min(old.keys() - new.keys())
-            raise DecodeError(f"the old row has a column {shown(unknown)} that the new one lacks")
+            raise DecodeError(f"the old row has a column {excerpt(unknown)} that the new one lacks")
         old = {**new, **old}
     return image_of(layout, old)
 
@@ -190,10 +189,10 @@ def _blamed(layout: Layout, row: Mapping[str, Any], failure: Exception) -> Decod
             if row.get(name) is not None:
                 convert(row[name])
         except (TypeError, AttributeError):
-            reason = f"column {shown(name)} ({label}): {shown(row[name])} is of the wrong JSON type"
+            reason = f"column {excerpt(name)} ({label}): {excerpt(row[name])} is of the wrong JSON type"
             return DecodeError(reason, Code.BAD_VALUE)
         except (*FAILURES, DecodeError) as cause:
             code = getattr(cause, "code", Code.MALFORMED)
             code = Code.BAD_VALUE if code is Code.MALFORMED else code
-            return DecodeError(f"column {shown(name)} ({label}): {explain(cause)}", code)
+            return DecodeError(f"column {excerpt(name)} ({label}): {explain(cause)}", code)
     return DecodeError(explain(failure))

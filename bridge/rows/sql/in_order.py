@@ -150,8 +150,7 @@ def ordered(net: OrderedChanges, rendering: Rendering) -> Iterator[Statement]:
 
 
 def update_of_row(table: Table, after: Image, condition: str) -> Statement:
-    """Writes the statement that sets the one row which `condition` finds to `after`; columns that the image lacks stay
-    as they are.
+    """Writes the statement that sets the one row which `condition` finds to `after`; other columns stay.
 
     Raises ApplyError when the target lacks a column of the image.
     """
@@ -339,8 +338,7 @@ class Moment:
             yield self.changes[0].number, self._statement(Stage.DELETE, sql, expect=0)
 
     def _freeing(self, *, stays: bool) -> Iterator[Numbered]:
-        """Deletes rows that have a unique value which is about to be written.  stays: whether the rows that are written
-        are there, and stay."""
+        """Deletes rows with a unique value that is about to be written.  stays: whether the rows written are there."""
         for change in self._images.values():
             keys = [change.row_after.key, *([change.row_before.key] if change.old is not None else [])]
             exclusion = "".join(f" AND NOT ({self._is_one(key)})" for key in keys) if stays else ""

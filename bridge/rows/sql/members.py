@@ -54,8 +54,7 @@ def zero_of(column_type: str) -> EnumZero | None:
 
 
 def _digits(name: str) -> str:
-    """Gives what a collation may compare of a name: it may take any digit for ASCII's, and other characters for
-    nothing."""
+    """Gives what a collation may compare of a name: any digit may be ASCII's to it, and other characters nothing."""
     letters = (letter for letter in unicodedata.normalize("NFKC", name) if letter.isalnum())
     return "".join(str(unicodedata.digit(letter, letter)) for letter in letters)
 

@@ -70,8 +70,7 @@ def may_load(table: Table, key: tuple[str, ...], names: Sequence[str]) -> bool:
     """Tells whether rows of these columns may be loaded, if the target accepts loads into the table at all
     (`Rendering.loadable`).
 
-    REPLACE writes whole rows, and deletes rows by any unique key.  So all columns must be there, and `key` must be the
-    only unique key.
+    REPLACE writes whole rows, and deletes rows by any unique key: all columns must be there, and `key` alone unique.
     """
     columns = table.columns
     return (
@@ -290,8 +289,7 @@ class WrittenColumns(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, columns: str) -> WrittenColumns:
-        """Chooses the columns of a message's column list that are written.  Raises ApplyError when the target lacks one
-        of them."""
+        """Chooses the columns of a column list that are written.  Raises ApplyError when the target lacks one."""
         message_names = columns.split(SEP)
         missing = [name for name in message_names if name.lower() not in table.columns]
         if missing:
@@ -339,8 +337,7 @@ def guards(
     """Gives queries of rows whose values of a unique key are one with these to the server, and whose texts have other
     bytes: such a row must not be overwritten.  exclusion: a further condition.
 
-    TiDB would take a text that equals a literal for the literal, bytes included: it does not see that two bounds are
-    one.
+    The bounds are two, as TiDB would take a text that equals a literal for the literal, bytes included.
     """
     texts, lengths = spelled_texts(table, unique), table.prefixes.get(unique, (None,) * len(unique))
     names = [quote_name(table.columns[part].name) for part in unique]
@@ -359,13 +356,9 @@ def guards(
 
     for start in range(0, len(values), _VALUES_PER_GUARD):
         batch = values[start : start + _VALUES_PER_GUARD]
-        if (
-            len(unique) == 1
-            and len(batch) > 1
-            and not any(lengths)
-            and all(first.startswith("'") for first, *_ in batch)
-        ):
-            body = ",".join(first for first, *_ in batch)
+        firsts = [literals[0] for literals in batch]
+        if len(unique) == 1 and len(batch) > 1 and not any(lengths) and all(text[0] == "'" for text in firsts):
+            body = ",".join(firsts)
             where = f"{names[0]} IN ({body}) AND CAST(CONVERT({names[0]} USING utf8mb4) AS BINARY) NOT IN ({body})"
         else:
             where = f"({' OR '.join(map(is_other, batch))})"

@@ -247,8 +247,7 @@ class WorkerPool(Generic[T]):
         throttle: Throttle,
         meanwhile: Callable[[], object] = lambda: None,
     ) -> list[R]:
-        """Runs the workers at once, and `meanwhile` in this thread; raises the first failure, when all of them have
-        ended."""
+        """Runs the workers at once, and `meanwhile` in this thread; raises the first failure when all have ended."""
         with ThreadPoolExecutor(len(workers), thread_name_prefix="tables") as pool:
             futures = [pool.submit(worker) for worker in workers]
             try:

@@ -31,8 +31,7 @@ COMMA: Final = "','"
 UNICODE: Final = frozenset({"utf8mb4", "utf8mb3", "utf8", "ascii"})
 """Character sets whose bytes are those of utf8mb4."""
 LOSSLESS: Final = frozenset({"latin1", "ucs2", "utf16", "utf16le", "utf32"})
-"""Character sets that UTF-8 can hold without loss.  Others have bytes that stand for no character, which all become a
-question mark."""
+"""Character sets that UTF-8 holds without loss.  Bytes of others may stand for no character, and become `?`."""
 UNREADABLE: Final = b"\xff"
 """Comes before the bytes of a text whose characters alone do not tell its bytes; no text in utf8mb4 begins with it."""
 _HUGE: Final = frozenset({"mediumtext", "longtext", "mediumblob", "longblob", "json"})

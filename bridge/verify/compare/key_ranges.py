@@ -66,8 +66,7 @@ class RangeWalk:
     def work(
         self, compare: Callable[[KeyRange], tuple[int, list[Difference]]], boundary: Boundary, pause: Callable[[], None]
     ) -> None:
-        """Compares ranges until none is left; several workers may call it at once.  pause: is called before each range,
-        and may wait."""
+        """Compares ranges until none is left, beside other workers.  pause: comes before each range, and may wait."""
         try:
             while (chunk := self._take(boundary)) is not None:
                 pause()

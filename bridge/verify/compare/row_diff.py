@@ -40,8 +40,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class ComparedColumns:
-    """The columns of both sides that are compared, and which of them are the key.  Without a key the rows are a
-    multiset."""
+    """The compared columns of both sides, and which of them are the key; without one the rows are a multiset."""
 
     expected: tuple[ColumnInfo, ...]
     actual: tuple[ColumnInfo, ...]
@@ -169,8 +168,7 @@ def _pair_rows(
     actual: Sequence[KeyValues],
     look: Callable[[KeyValues], Hashable],
 ) -> tuple[list[tuple[KeyValues, KeyValues]], list[KeyValues], list[KeyValues]]:
-    """Pairs the rows of both sides whose keys are equal in the form of `look`, and gives the rows of each side that are
-    left."""
+    """Pairs the rows of both sides whose keys are equal in the form of `look`; gives each side's others as well."""
     by_form: dict[Hashable, list[KeyValues]] = {}
     for row in actual:
         by_form.setdefault(look(shape.key_of(row)), []).append(row)
@@ -208,8 +206,7 @@ def _folded(text: str, collation: str) -> str:
 def as_multisets(
     shape: ComparedColumns, expected: Iterable[KeyValues], actual: Iterable[KeyValues]
 ) -> list[Difference]:
-    """Tells what differs between rows without keys: equal rows are counted, and a row that differs is one missing and
-    one extra."""
+    """Tells what differs between rows without keys: a row that differs is one missing and one extra."""
     expected_rows, actual_rows = list(expected), list(actual)
     balance = Counter(_identity_of(shape, row) for row in expected_rows)
     balance.subtract(_identity_of(shape, row) for row in actual_rows)

@@ -235,9 +235,8 @@ def applied_changes(
         logged = SchemaChange(change.commit_ts, change.schema, "", change.text, "")
         is_clear = type(classify(change.text, change.schema)) is not Refused
         is_pending = (change.commit_ts, change.schema, change.text) in pending
-        if is_pending or not (
-            is_clear and is_wanted(logged, options.tables, set()) and _has_run(change, progress, read)
-        ):
+        is_meant = is_clear and is_wanted(logged, options.tables, set())
+        if is_pending or not (is_meant and _has_run(change, progress, read)):
             continue
         entry = journal.find(look, logged)
         if entry is not None and entry.state is JournalState.SKIPPED:
@@ -277,8 +276,7 @@ def as_run(
 
 
 def positions_read(progress: Progress) -> Mapping[PartitionId, PartitionStart] | None:
-    """Tells how far each partition is, where the pipeline goes by their order, or by that of transactions; None where
-    it goes by commit ts."""
+    """Tells how far each partition is in the order of partitions or transactions; None in that of commit ts."""
     by_offsets = goes_by_partition(progress.positions) or goes_by_transactions(progress.positions)
     return progress.positions if by_offsets else None
 

@@ -182,16 +182,13 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
 
 
 def log_notes(
-    control: Control,
-    extents: Iterable[tuple[PartitionId, Extent]],
-    names: Collection[TableName],
-    options: VerifyOptions,
+    control: Control, lost: Iterable[tuple[PartitionId, Extent]], names: Collection[TableName], options: VerifyOptions
 ) -> Iterator[str]:
     """Notes what of the log is not compared.
 
-    extents: partitions whose first messages Kafka no longer holds.  names: the tables of the log.
+    lost: partitions whose first messages Kafka no longer holds.  names: the tables of the log.
     """
-    for (topic, partition), extent in extents:
+    for (topic, partition), extent in lost:
         yield (
             f"{topic}/{partition} begins at offset {extent.low:,}: of tables made before its first message, rows that"
             " no message mentions are not covered"

@@ -61,8 +61,7 @@ _PLAIN: Final = "^-?[0-9]{1,18}$"
 """Literals that any integer column takes as the number that they are."""
 _CUT: Final = range(-(10**18), 10**18)
 KeyNumbers = tuple[int | None, int | None]
-"""A range of the first key column: above the first number, and not above the second.  None means that there is no
-bound."""
+"""A range of the first key column: above the first number, and not above the second; None is no bound."""
 WHOLE: Final[KeyNumbers] = (None, None)
 
 

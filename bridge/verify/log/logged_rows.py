@@ -240,8 +240,7 @@ def _key_steps(group_shapes: Sequence[_GroupShape], shape_of: Longs, changes: pa
 
 
 def last_of_some(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
-    """Gives the last step of each key in each partition.  It may be applied again to its own results.  Images may be
-    hashes (`hashed`)."""
+    """Gives the last step of each key in each partition, also of its own results; images may be hashes (`hashed`)."""
     numbers = partitions_of(steps)[1]
     parts = [steps.filter(pa.array(numbers == number)) for number in np.unique(numbers)]
     return pa.concat_tables([steps.slice(0, 0), *(taken(part, _last(tables, part)) for part in parts)])

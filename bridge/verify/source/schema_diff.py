@@ -89,12 +89,7 @@ def compare_schemas(
             words = f"{_index(name, index)} is the target's own"
             (differences if index.unique else notes).append(words)
     return SchemaFindings(
-        tuple(differences),
-        tuple(notes),
-        tuple(missing),
-        tuple(changed),
-        tuple(indexes),
-        tuple(barring),
+        tuple(differences), tuple(notes), tuple(missing), tuple(changed), tuple(indexes), tuple(barring)
     )
 
 
@@ -171,11 +166,9 @@ def as_one(shards: Sequence[Definition]) -> tuple[Definition, tuple[str, ...]]:
         indexes=indexes,
         rows=sum(shard.rows for shard in shards),
     )
-    origin = f"merged from {', '.join(str(shard.name) for shard in shards)}"
-    return merged, (
-        origin,
-        *(f"column {name} is not alike in all shards: its values are not compared" for name in unlike),
-    )
+    notes = [f"merged from {', '.join(str(shard.name) for shard in shards)}"]
+    notes += (f"column {name} is not alike in all shards: its values are not compared" for name in unlike)
+    return merged, tuple(notes)
 
 
 def findings_of(
@@ -184,8 +177,7 @@ def findings_of(
     target: Definition,
     compare: Callable[[Definition, Definition], SchemaFindings],
 ) -> SchemaFindings:
-    """Compares each shard with the target; what is not found of all says of which.  Only what all shards have alike
-    (`as_one`) can be fixed."""
+    """Compares each shard with the target, and names shards where not all differ; `as_one` tells what can be fixed."""
     by_shard = {str(shard.name): compare(shard, target) for shard in shards}
     first = next(iter(by_shard.values()))
     return replace(
@@ -234,8 +226,7 @@ class ColumnPlan:
 
 
 def column_plan(source: Definition, target: Definition | None) -> ColumnPlan:
-    """Plans how a table of the source is compared with the target's, by the columns that both have.  target: None for a
-    missing table."""
+    """Plans how a source's table is compared, by the columns that both have.  target: None for a missing table."""
     expected: list[ColumnInfo] = []
     actual: list[ColumnInfo] = []
     notes: list[str] = []
@@ -363,8 +354,7 @@ _JSON: Final = re.compile(
 
 @dataclass(frozen=True)
 class StatementTranslator:
-    """Translates statements from one server to another.  rules: the operator's rules; only their collations are
-    used."""
+    """Translates statements from one server to another.  rules: the operator's, of which collations count."""
 
     source: Capabilities
     target: Capabilities

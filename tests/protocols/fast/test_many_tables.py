@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from bridge.demo.model import BankColumn, BankRow, Change, TableVersion, Transaction
 from bridge.events import Kind
 from bridge.protocols import decode_message
-from bridge.protocols.batch_decode import laid
+from bridge.protocols.batch_decode import event_columns
 from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.fast.reader import Reader
 from tests.bench.encoders import SENDERS
@@ -118,7 +118,7 @@ def test_tables_that_are_not_wanted_stay_away(protocol: str) -> None:
     assert {events[0].kind for events in expected} == {Kind.INSERT, Kind.BAD}
     for _ in range(2):
         found = decoded(decoder, pairs)
-        assert found == [[] if laid(events[0])[4] == "t1" else events for events in expected]
+        assert found == [[] if event_columns(events[0])[4] == "t1" else events for events in expected]
     assert _together(decoder, pairs) == 180 - 2 * 9
 
 

@@ -14,7 +14,7 @@ from bridge.events import RowChange
 from bridge.model import Column, Table, TableName
 from bridge.mysql.catalog import load_tables
 from bridge.mysql.connection.session import Session
-from bridge.protocols.values.row_image import told_columns
+from bridge.protocols.values.row_image import with_declared_types
 from bridge.rows.literal_offsets import Cells, whole
 from bridge.rows.type_check import check_needs, true_names
 from tests.support.pipelines import run_all, session_after
@@ -174,7 +174,7 @@ def test_wide_enough(target: str, session: Session) -> None:
 
 def declared(change: RowChange, *types: str) -> RowChange:
     """The row change with the types that its message declares."""
-    return change._replace(columns=told_columns(change.columns or "", [""] * len(types), types))
+    return change._replace(columns=with_declared_types(change.columns or "", [""] * len(types), types))
 
 
 OTHER_THAN_DECLARED = [

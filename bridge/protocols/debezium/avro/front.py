@@ -25,8 +25,8 @@ from bridge.protocols.decoder import (
     Remembered,
     SchemaId,
     SchemaLookup,
+    excerpt,
     explain,
-    shown,
 )
 from bridge.protocols.detect import CLOUD_EVENTS, Unread
 
@@ -110,7 +110,7 @@ class AvroFront:
         pairs += [(None, None)] * (len(values) - len(pairs))
         return [key for key, _ in pairs], [value for _, value in pairs]
 
-    def learned(self, key: bytes | None, value: bytes) -> tuple[Plan | None, Plan, bytes, tuple[str, str]]:
+    def reading_of(self, key: bytes | None, value: bytes) -> tuple[Plan | None, Plan, bytes, tuple[str, str]]:
         """Tells how a message is read that has a row: the types of its key, None for one that is no Avro, and of its
         value, what stands before its payload in JSON, and the table.  Raises DecodeError for other messages, and those
         that cannot be read, and what `lookup` raises."""
@@ -141,9 +141,8 @@ class AvroFront:
         schema = self._schemas[id_]
         return orjson.dumps(self._record(key, start, schema, id_, "the key")), schema.name
 
-    def _record(self, content: bytes, start: int, schema: WrittenSchema, id_: SchemaId, whose: str) -> dict[str, Any]:
-        """Reads Avro bytes.  Raises DecodeError where they are not of this schema as far as that shows: some are left,
-        or missing."""
+    def _record(self, content: bytes, start: int, schema: WrittenSchema, id_: SchemaId, owner: str) -> dict[str, Any]:
+        """Reads Avro bytes.  Raises DecodeError where they show another schema: some are left, or missing."""
         try:
             record, at = schema.read(content, start)
         except IndexError:
@@ -154,7 +153,7 @@ class AvroFront:
             if at == len(content):
                 return record  # type: ignore[no-any-return]  # that of a record
             why = f"{len(content) - at} bytes are left"
-        raise DecodeError(f"{whose} is not Avro of the schema {id_.number} ({schema.name}): {why}")
+        raise DecodeError(f"{owner} is not Avro of the schema {id_.number} ({schema.name}): {why}")
 
     def _check(self, payload: dict[str, Any], schema: WrittenSchema, key_name: str) -> None:
         """Raises DecodeError for a row whose own table is not that of its schema, or of its key's: the schemas are then
@@ -166,16 +165,16 @@ class AvroFront:
         if schema.name.endswith(_CLOUD_EVENTS):
             raise DecodeError(f"the value is {CLOUD_EVENTS.what}: {CLOUD_EVENTS.fix}")
         if not schema.name.endswith(_ENVELOPE):
-            raise DecodeError("the value " + _FLATTENED.format(shown(schema.name)))
+            raise DecodeError("the value " + _FLATTENED.format(excerpt(schema.name)))
         source = payload.get("source")
         db, table = (source.get("db"), source.get("table")) if type(source) is dict else (None, None)
         is_named = type(db) is type(table) is str
         of_schema = schema.name.removesuffix(_ENVELOPE).rstrip(".")
         if not (is_named and _names(of_schema, f"{db}.{table}")):
             raise DecodeError(
-                f"the row is of {shown(db)}.{shown(table)}, but its schema is {schema.name}: the registry's ids were"
-                " given anew, or a transform has renamed the topic's records (ByLogicalTableRouter), and the bridge"
-                " reads neither"
+                f"the row is of {excerpt(db)}.{excerpt(table)}, but its schema is {schema.name}: the registry's ids"
+                " were given anew, or a transform has renamed the topic's records (ByLogicalTableRouter), and the"
+                " bridge reads neither"
             )
         if key_name and key_name.removesuffix(_KEY).rstrip(".") != of_schema:
             raise DecodeError(f"the key's schema is {key_name}, and the value's {schema.name}: they are of two tables")
@@ -188,7 +187,7 @@ class AvroFront:
         if whole:
             return orjson.dumps({"schema": {**schema.connect, "avro": name}, "payload": orjson.Fragment(row)})
         member = _MARK + name.encode() + b'"}'
-        self._envelopes.named[member] = schema.connect
+        self._envelopes.referenced[member] = schema.connect
         return member + _PAYLOAD + row + b"}"
 
 

@@ -51,15 +51,15 @@ class AvroLots:
         texts = Texts.of(values, keys)
         firsts = self._firsts_of(texts, keys, values)
         steps, consts, sizes = self._steps.arrays()
-        most = _TIMES * len(texts.content) + int(sizes[firsts[firsts != codes.NOT_READ]].sum()) + BEHIND
-        out, bounds = room(most), np.empty(2 * len(values) + 1, np.int64)
+        limit = _TIMES * len(texts.content) + int(sizes[firsts[firsts != codes.NOT_READ]].sum()) + BEHIND
+        out, bounds = room(limit), np.empty(2 * len(values) + 1, np.int64)
         size, _ = write_json(
             texts.numbers(), texts.starts, texts.key_ends, texts.ends, len(values), firsts, steps, consts, out, bounds
         )
-        written = Texts.between(out[: size + BEHIND].tobytes(), bounds, have_keys=True)
+        texts_in_json = Texts.between(out[: size + BEHIND].tobytes(), bounds, have_keys=True)
         documents = (
-            TextColumn(written, written.starts, written.key_ends),
-            TextColumn(written, written.key_ends, written.ends),
+            TextColumn(texts_in_json, texts_in_json.starts, texts_in_json.key_ends),
+            TextColumn(texts_in_json, texts_in_json.key_ends, texts_in_json.ends),
         )
         leftover = np.flatnonzero(firsts == codes.NOT_READ).tolist()
         pairs = self._front.all_in_json([keys[number] for number in leftover], [values[number] for number in leftover])
@@ -74,7 +74,7 @@ class AvroLots:
         """Gives the first step of each message, NOT_READ for one without."""
         of_keys, of_values = _ids(texts, texts.starts, texts.key_ends), _ids(texts, texts.key_ends, texts.ends)
         mixed = of_keys * np.int64(0x9E3779B97F4A7C1) + of_values
-        _, samples, which = np.unique(mixed, return_index=True, return_inverse=True)
+        _, samples, sample_of = np.unique(mixed, return_index=True, return_inverse=True)
         if len(self._firsts) + len(samples) > MAX_CACHED or len(self._steps.consts) > _MOST_HELD:
             self._forget()
         firsts = np.array([codes.NOT_READ] * len(samples), np.int32)
@@ -82,15 +82,15 @@ class AvroLots:
             for place, number in enumerate(samples.tolist()):
                 ids = int(of_keys[number]), int(of_values[number])
                 firsts[place] = self._first(ids, keys[number], values[number])
-        is_same = (of_keys == of_keys[samples][which]) & (of_values == of_values[samples][which])
-        return np.where(is_same, firsts[which], np.int32(codes.NOT_READ))
+        is_same = (of_keys == of_keys[samples][sample_of]) & (of_values == of_values[samples][sample_of])
+        return np.where(is_same, firsts[sample_of], np.int32(codes.NOT_READ))
 
     def _first(self, ids: _Ids, key: bytes | None, value: bytes | None) -> int:
         first = self._firsts.get(ids, codes.NOT_READ)
         if first == codes.NOT_READ and value and ids[1] not in (_NO_ID, _UNREADABLE):
             with suppress(DecodeError):
-                learned = self._front.learned(key, value)
-                first = self._firsts[ids] = self._steps.add(key or b"", value, *learned)
+                reading = self._front.reading_of(key, value)
+                first = self._firsts[ids] = self._steps.add(key or b"", value, *reading)
         return first
 
 
@@ -115,15 +115,15 @@ class _Steps:
         self._text = bytearray()
         self._sizes: list[int] = []
         self._expected: dict[tuple[str, ...], str] = {}
-        self._made: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Numbers] | None = None
+        self._arrays: tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Numbers] | None = None
 
     def arrays(self) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.uint8], Numbers]:
         """Gives all steps, the constants, and for each first step how many bytes its steps write at most of these."""
-        if self._made is None:
+        if self._arrays is None:
             steps = np.array(self._rows, np.int32).reshape(-1, 3)
             sizes = np.array([*self._sizes, 0], np.int64)
-            self._made = steps, np.frombuffer(bytes(self.consts) + bytes(BEHIND), np.uint8), sizes
-        return self._made
+            self._arrays = steps, np.frombuffer(bytes(self.consts) + bytes(BEHIND), np.uint8), sizes
+        return self._arrays
 
     def add(
         self, key: bytes, value: bytes, key_plan: Plan | None, plan: Plan, head: bytes, table: tuple[str, str]
@@ -147,7 +147,7 @@ class _Steps:
         self._text += b"}" if head else b""
         self._add(codes.AVRO_END)
         self._sizes += [len(self.consts) - before] * (len(self._rows) - first)
-        self._made = None
+        self._arrays = None
         return first
 
     def _add_value(self, plan: Plan, path: tuple[str, ...]) -> None:
@@ -198,8 +198,8 @@ class _Steps:
 
 def _number(number: int) -> bytes:
     """Writes a number that is not negative."""
-    number, written = number << 1, bytearray()
+    number, groups = number << 1, bytearray()
     while number >= 0x80:
-        written.append(number & 0x7F | 0x80)
+        groups.append(number & 0x7F | 0x80)
         number >>= 7
-    return bytes([*written, number])
+    return bytes([*groups, number])

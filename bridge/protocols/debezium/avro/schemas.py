@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from bridge.protocols.decoder import FAILURES, DecodeError, SchemaId, explain, shown
+from bridge.protocols.decoder import FAILURES, DecodeError, SchemaId, excerpt, explain
 
 Read = Callable[[bytes, int], tuple[Any, int]]
 """Takes bytes and a place in them, and gives the value there and the place behind it.  Raises ValueError, or IndexError
@@ -28,7 +28,7 @@ _MORE: Final = 0x80
 _MOST_LONG, _MOST_INT = (1 << 64) - 1, (1 << 32) - 1
 
 
-def _unsigned(content: bytes, at: int, most: int) -> tuple[int, int]:
+def _unsigned(content: bytes, at: int, limit: int) -> tuple[int, int]:
     number = shift = 0
     byte = content[at]
     while byte >= _MORE and shift < 64:
@@ -36,18 +36,18 @@ def _unsigned(content: bytes, at: int, most: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         byte = content[at]
     number |= byte << shift
-    if (shift and not byte) or number > most:
+    if (shift and not byte) or number > limit:
         raise ValueError("a number is longer than its type")
     return number, at + 1
 
 
-def _number(most: int) -> Read:
+def _number(limit: int) -> Read:
     def read(content: bytes, at: int) -> tuple[int, int]:
         number = content[at]
         if number < _MORE:
             at += 1
         else:
-            number, at = _unsigned(content, at, most)
+            number, at = _unsigned(content, at, limit)
         return (number >> 1) ^ -(number & 1), at
 
     return read
@@ -141,8 +141,7 @@ Plan = str | Union | Record | Array
 
 
 def reader(plan: Plan) -> Read:
-    """Makes what reads values of a type.  Raises KeyError for a type that there is not, ValueError for a union of more
-    than two."""
+    """Makes what reads values of a type.  Raises KeyError for an unknown type, ValueError for a union of three."""
     match plan:
         case Record(fields):
             return _record([(name, reader(field)) for name, field in fields])
@@ -211,16 +210,16 @@ def is_framed(content: bytes) -> bool:
     return len(content) >= _SHORT and content[:1] in (_MAGIC, _GUID, _GLUE)
 
 
-def framed(content: bytes, whose: str) -> tuple[SchemaId, int]:
+def framed(content: bytes, owner: str) -> tuple[SchemaId, int]:
     """Gives the schema's id, and where the Avro bytes begin.  Raises DecodeError for a form that is not read, whose
-    reason names the content by `whose`."""
+    reason says whose content it is (`owner`)."""
     if content[:1] == _MAGIC and content[1:_SHORT] != _NO_ID:
         return SchemaId("contentIds", int.from_bytes(content[1:_SHORT], "big")), _SHORT
     if content[:1] == _MAGIC and len(content) >= _LONG:
         return SchemaId("globalIds", int.from_bytes(content[1:_LONG], "big")), _LONG
     if content[:1] == _MAGIC:
-        raise DecodeError(f"{whose} begins with 0x00, but not with a schema's id")
-    raise DecodeError(f"{whose} {_REFUSED}")
+        raise DecodeError(f"{owner} begins with 0x00, but not with a schema's id")
+    raise DecodeError(f"{owner} {_REFUSED}")
 
 
 _TYPES: Final = {
@@ -274,12 +273,12 @@ class _Schemas:
     """Makes Connect schemas and plans; remembers those that have a name, as Avro defines each at its first place."""
 
     def __init__(self) -> None:
-        self._named: dict[str, tuple[dict[str, Any], Plan]] = {}
+        self._by_name: dict[str, tuple[dict[str, Any], Plan]] = {}
 
     def of_record(self, schema: Any) -> tuple[dict[str, Any], Plan]:
         """Takes the record that a whole key or value is."""
         if not isinstance(schema, dict) or schema.get("type") != "record":
-            raise DecodeError(f"it describes {shown(schema)}, not a record")
+            raise DecodeError(f"it describes {excerpt(schema)}, not a record")
         connect, plan = self._of(schema, "")
         return {**connect, "name": _full_name(schema, "")}, plan
 
@@ -290,16 +289,16 @@ class _Schemas:
             return {**only, "optional": True}, Union([plan for _, plan in branches])
         if isinstance(schema, str):
             if schema not in _TYPES:
-                return self._named[f"{space}.{schema}" if space and "." not in schema else schema]
+                return self._by_name[f"{space}.{schema}" if space and "." not in schema else schema]
             schema = {"type": schema}
         kind = schema["type"]
         if not isinstance(kind, str):  # {"type": {"type": ...}}
             return self._of(kind, space)
         plan: Plan
         connect: dict[str, Any] = {"type": schema.get("connect.type") or _TYPES[kind], "optional": False}
-        for ours, theirs in (("name", "connect.name"), ("parameters", "connect.parameters")):
-            if theirs in schema:
-                connect[ours] = schema[theirs]
+        for member, property_ in (("name", "connect.name"), ("parameters", "connect.parameters")):
+            if property_ in schema:
+                connect[member] = schema[property_]
         name = _full_name(schema, space) if kind == "record" else ""
         match kind:
             case "record":
@@ -312,7 +311,7 @@ class _Schemas:
             case _:
                 plan = kind
         if name:
-            self._named[name] = connect, plan
+            self._by_name[name] = connect, plan
         return connect, plan
 
     def _field(self, field: dict[str, Any], space: str) -> tuple[dict[str, Any], Plan]:
