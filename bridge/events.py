@@ -1,16 +1,15 @@
 """Events: what protocols decode messages to, and what the rest of the bridge works with.
 
 A protocol decodes one message, ``(key, value)`` bytes, to `Event`s.  With the position of the message (topic,
-partition, offset) they are passed on as Arrow record batches of `EVENT_SCHEMA` (`protocols.event_columns`).
+partition, offset) they are passed on as Arrow record batches of `EVENT_SCHEMA` (`protocols.batch_decode`).
 
 Row images are *exact SQL literals*: one string for each image, the literals of its columns joined by NUL.  Neither a
 column name nor a literal contains NUL (`protocols.values.literals` escapes it), so an image can be split again, and
 ``image.replace(SEP, ",")`` is the body of a VALUES row.
 
-Some formats do not give the types of their values.  Their images hold *raw* literals, which become exact with the
-target's catalog at the time of the segment (internals, decision 9).  In this case `columns` has, after the names, RAW
-and the forms of the values, and the types of the upstream if messages declare them.  `protocols.values.untyped` lists
-the forms; `rows.resolve_types.typed` makes the literals exact before any other code uses them.
+Some formats do not give the types of their values.  Their images hold *raw* literals; `rows.resolve_types.typed` makes
+them exact, by the target's catalog at the time of the segment, before any other code uses them.  In this case `columns`
+has, after the names, RAW and the forms of the values (`protocols.values.row_image`), and declared types if there are.
 """
 
 from __future__ import annotations
@@ -91,7 +90,7 @@ class RowChange(NamedTuple):
         millisecond), and `by_time` is true.
     index: position inside the message, from 0; where the message is one row of an event of the binlog and tells which,
         a number that ascends within that event, from 1 (`protocols.values.event_time.row_index`).
-    schema, table: as the upstream names them; those of the target once they are routed (`protocols.ruled_rows`).
+    schema, table: as the upstream names them; those of the target once they are routed (`protocols.batch_decode`).
     columns: names of the image's columns, joined by SEP, in message order; for raw values and declared types followed
         by RAW and the forms (with the types) joined by SEP, one for each column or one for all.
     key: names of the handle key's columns, joined by SEP; NO_KEY or NO_PRIMARY_KEY when the message says that there is
@@ -100,8 +99,7 @@ class RowChange(NamedTuple):
         the old row (partial old rows are completed from the new one), INSERT only `after`, DELETE only `before`.
     cut: where the images hold only the columns of the key, the `Code` that says why (on request:
         `DecodeOptions.cut_rows`).  Its column in Arrow, `text`, names the upstream's table where tables are merged.
-    by_time: whether commit_ts is only an event time.  Then the order is that of the partition, not that of commit_ts
-        (internals, decision 13).
+    by_time: whether commit_ts is only an event time.  Then the order is that of the partition, not that of commit_ts.
     place: its place among the transactions of the upstream, where the message tells it
         (`bridge.protocols.values.event_time`).
     """

@@ -29,7 +29,7 @@ from bridge.rows.sql.statement import Rendering, Statement
 
 T = TypeVar("T")
 ROW_ORDER: Final = ("commit_ts", "topic", "partition", "offset", "index")
-"""The order of row changes, in whatever order they came (internals, decision 11)."""
+"""The order of row changes, in whatever order they came."""
 _TABLE: Final = ("schema", "table")
 _FEW: Final = 4
 """Rows are copied when they take less than 1 / this of the bytes that they keep in memory."""

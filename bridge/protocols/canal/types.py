@@ -11,7 +11,7 @@ Where they contradict each other, it has that of another moment, and its names m
 
 Official Canal writes the bytes of a CHAR, VARCHAR or TEXT as if they were UTF-8, whatever the column's character set
 (RowsLogBuffer, with the default canal.instance.connectionCharset).  And it calls a BINARY(4) CHAR(4) where it was
-declared as CHAR(4) CHARACTER SET binary.  Only the target's column tells (`values.untyped`), which should have the
+declared as CHAR(4) CHARACTER SET binary.  Only the target's column tells (`values.row_image`), which should have the
 upstream's character set.  It may have another one, as no message tells the default of the upstream's server: a text
 that would then become another one is refused.
 """

@@ -1,4 +1,4 @@
-"""Converts ckafka's raw values: strings whose meaning only the target's column tells (see `values.untyped`).
+"""Converts ckafka's raw values: strings whose meaning only the target's column tells (see `values.row_image`).
 
 The arguments of the form `ckafka` are the time zone of TIMESTAMP values, and how binary values are written: "base64",
 "latin1" or nothing.

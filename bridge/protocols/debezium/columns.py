@@ -210,7 +210,7 @@ _BY_JSON_TYPE: Final[dict[type, Converter]] = {
 
 
 def raw_literal(value: Any) -> str:
-    """Gives the raw literal of a value of unknown type (see `values.untyped`)."""
+    """Gives the raw literal of a value of unknown type (see `values.row_image`)."""
     return _BY_JSON_TYPE[type(value)](value)
 
 

@@ -1,4 +1,4 @@
-"""Converts Debezium's raw values by the target's columns (see `values.untyped`).
+"""Converts Debezium's raw values by the target's columns (see `values.row_image`).
 
 For a value of the form `json` only the JSON type is known (messages without a schema); the form's arguments are the
 connector's modes.  In the other forms the Connect schema is ambiguous: an `int64` may be a BIGINT UNSIGNED that has

@@ -76,7 +76,7 @@ class Template(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrays:
-    """What the compiled functions take; see `compiled.walk.walk` and `compiled.row_images.places.write_places`.
+    """What the compiled functions take; see `compiled.walk.walk` and `compiled.writing.write_places`.
 
     place_sizes: for each template, how many bytes the places of its events have.
     has_image: for each template, whether its events have the images.

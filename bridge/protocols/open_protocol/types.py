@@ -3,7 +3,7 @@ type code and Bit flags of columns.
 
 The flags alone tell VARBINARY from VARCHAR, and BINARY from CHAR; of the former, characters are escaped that cannot be
 seen.  The oldest encoders write no flags, nor do the description's examples: then the target's column tells
-(`values.untyped`).  BINARY and VARBINARY are in Go's quoting, as strconv.Quote writes it.
+(`values.row_image`).  BINARY and VARBINARY are in Go's quoting, as strconv.Quote writes it.
 """
 
 from __future__ import annotations

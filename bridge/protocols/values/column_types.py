@@ -1,5 +1,5 @@
 """Describes a message's column; and a column of the target for the rules of raw values, and its usual raw literals (see
-`untyped`), which compiled functions convert as its converter does."""
+`row_image`), which compiled functions convert as its converter does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Column(NamedTuple):
     """How the values of a message's column become literals.
 
     label: its type in words, for error messages.
-    form: the form of raw literals (see `untyped`), "" when literals are ready.
+    form: the form of raw literals (see `row_image`), "" when literals are ready.
     declared: its type upstream, as far as the message tells it, "" otherwise.
     """
 

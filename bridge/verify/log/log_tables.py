@@ -207,7 +207,7 @@ class LoggedTable:
 class RowGroup(NamedTuple):
     """Row changes of a table with the same columns and the same handle key, both as the messages have them.
 
-    is_covered: whether they are surely behind the table's cut.  columns: with the forms of their values (`untyped`).
+    is_covered: whether they are surely behind the table's cut.  columns: with the forms of their values (`row_image`).
     has_images: whether some change is more than a delete.
     is_unclear: whether nothing tells on which side of the cut they are.
     """

@@ -171,7 +171,7 @@ class _GroupShape(NamedTuple):
 
     number: of the table in the plan.  width: how many literals their images have.
     kept: the positions of those that count, in the order of the table's columns; names: these columns.
-    columns: the same with the forms of their values (`untyped`).
+    columns: the same with the forms of their values (`row_image`).
     """
 
     number: int

@@ -95,7 +95,7 @@ class AvroLots:
 
 
 def _ids(texts: Texts, starts: Numbers, ends: Numbers) -> Numbers:
-    """Gives the ids of the schemas of keys or values, _NO_ID for those that are not framed (`framing`)."""
+    """Gives the ids of the schemas of keys or values, _NO_ID for those that are not framed (`schemas.framed`)."""
     heads = texts.numbers()[starts[:, None] + np.arange(9)]
     short = heads[:, 1:5].copy().view(">u4")[:, 0].astype(np.int64)
     long = heads[:, 1:9].copy().view(">i8")[:, 0].astype(np.int64)
