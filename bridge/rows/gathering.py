@@ -25,21 +25,21 @@ from bridge.protocols.fast.texts import room
 _readiness: Final = Readiness()
 
 
-def taken_texts(texts: pa.ChunkedArray | pa.Array, numbers: npt.NDArray[np.int64]) -> pa.Array:
+def take_texts(texts: pa.ChunkedArray | pa.Array, numbers: npt.NDArray[np.int64]) -> pa.Array:
     """Gives the texts of these numbers (of strings or large strings, perhaps null), in that order, in one piece; those
     of strings have less than 2 GiB."""
     pieces = texts.chunks if isinstance(texts, pa.ChunkedArray) else [texts]
     if not pieces or not _readiness.pays(len(numbers)):
         texts_of_numbers = texts.take(pa.array(numbers, pa.int64()))
         return texts_of_numbers.combine_chunks() if isinstance(texts_of_numbers, pa.ChunkedArray) else texts_of_numbers
-    places = _Places.of(pieces).taken(numbers)
+    places = _Places.of(pieces).take(numbers)
     is_text = _flags(texts)
     if is_text is not None:
         is_text = is_text[numbers]
         places.sizes[~is_text] = 0
     ends = np.zeros(len(numbers) + 1, np.int64)
     np.cumsum(places.sizes, out=ends[1:])
-    return _texts(texts.type, ends, places.copied(int(ends[-1])), is_text)
+    return _texts(texts.type, ends, places.copy(int(ends[-1])), is_text)
 
 
 def one_piece(texts: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
@@ -64,7 +64,7 @@ def lines(texts: pa.Array) -> pa.Buffer:
     if not _readiness.pays(len(texts)):
         return pc.binary_join_element_wise(texts, pa.scalar("", texts.type), pa.scalar("\n", texts.type)).buffers()[2]
     where = _Places.of([texts])
-    return where.copied(int(where.sizes.sum()) + len(texts), are_lines=True)
+    return where.copy(int(where.sizes.sum()) + len(texts), are_lines=True)
 
 
 class _Places(NamedTuple):
@@ -80,11 +80,11 @@ class _Places(NamedTuple):
         starts = [bounds[:-1] + _address(piece) for bounds, piece in zip(offsets, pieces, strict=True)]
         return cls(np.concatenate(starts), np.concatenate([np.diff(bounds) for bounds in offsets]))
 
-    def taken(self, numbers: npt.NDArray[np.int64]) -> _Places:
+    def take(self, numbers: npt.NDArray[np.int64]) -> _Places:
         """Chooses texts."""
         return _Places(self.addresses[numbers], self.sizes[numbers])
 
-    def copied(self, size: int, *, are_lines: bool = False) -> pa.Buffer:
+    def copy(self, size: int, *, are_lines: bool = False) -> pa.Buffer:
         """Copies the texts one behind the other, which has so many bytes."""
         from bridge.protocols.fast.compiled.functions import copy_texts
 
@@ -133,7 +133,7 @@ _ROW_BYTES: Final = 64
 """About how many bytes a row takes besides its texts."""
 
 
-def taken(rows: pa.Table, numbers: Longs) -> pa.Table:
+def take_rows(rows: pa.Table, numbers: Longs) -> pa.Table:
     """Gives the rows of these numbers, in that order; in one piece, or in several where they are large."""
     if rows.nbytes <= PIECE_BYTES:
         return _in_one_piece(rows, numbers)
@@ -205,7 +205,7 @@ def _few_of(rows: pa.Table, numbers: Longs) -> pa.Table:
 def _in_one_piece(rows: pa.Table, numbers: Longs) -> pa.Table:
     indices = pa.array(numbers, pa.int64())
     columns = [
-        taken_texts(column, numbers) if pa.types.is_string(column.type) else column.take(indices).combine_chunks()
+        take_texts(column, numbers) if pa.types.is_string(column.type) else column.take(indices).combine_chunks()
         for column in rows.columns
     ]
     return pa.table(columns, rows.schema)
@@ -260,7 +260,7 @@ def divided(rows: pa.Table, numbers: npt.NDArray[Any]) -> Iterator[tuple[int, pa
     if (numbers[1:] < numbers[:-1]).any():
         order = np.argsort(numbers, kind="stable")
         # of short texts Arrow's `take` needs half of the time (measured)
-        rows = rows.take(pa.array(order)) if rows.nbytes <= PIECE_BYTES else taken(rows, order)
+        rows = rows.take(pa.array(order)) if rows.nbytes <= PIECE_BYTES else take_rows(rows, order)
         numbers = numbers[order]
     bounds = [0, *(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1).tolist(), rows.num_rows]
     for start, end in pairwise(bounds if rows.num_rows else ()):

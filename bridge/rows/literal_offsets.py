@@ -92,7 +92,10 @@ class Cells:
         """Gives the literals of each image at its shape's positions, joined by SEP; null without image or position."""
         runs = [_runs(places) for places in positions]
         part_count = max(map(len, runs))
-        parts = [self._taken([spans[i] if i < len(spans) else _NOWHERE for spans in runs]) for i in range(part_count)]
+        parts = [
+            self._literals_between([spans[i] if i < len(spans) else _NOWHERE for spans in runs])
+            for i in range(part_count)
+        ]
         text = parts[0] if parts else pa.nulls(len(self.images), TEXT)
         for part in parts[1:]:  # null where the shape has fewer
             text = pc.coalesce(joined([text, part]), text)
@@ -109,7 +112,7 @@ class Cells:
         begins, ends = self._bounds(image, position, position)
         return Literals(image, place, begins, ends, slices(self._data, begins, ends))
 
-    def _taken(self, runs: Sequence[tuple[int, int]]) -> pa.Array:
+    def _literals_between(self, runs: Sequence[tuple[int, int]]) -> pa.Array:
         """Gives the literals between two positions, with their separators.  runs: the positions of each shape."""
         first, last = np.array(runs, np.int64)[self._shape_of].T
         is_there = self.is_image & (first >= 0)

@@ -102,7 +102,7 @@ class Places:
         upstreams: Longs = are_linked.argmax(axis=1)[of_events.reshape(-1)]
         return upstreams
 
-    def taken(self, events: Longs) -> Places:
+    def subset(self, events: Longs) -> Places:
         """Gives those of some events, with the coordinates that these have."""
         coordinates = {name: numbers[events] for name, numbers in self.numbers.items()}
         present = {name: numbers for name, numbers in coordinates.items() if (numbers != _ABSENT).any()}

@@ -19,7 +19,7 @@ from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.protocols.values.row_image import split_forms
-from bridge.rows.gathering import Longs, distinct, ends, position_of, taken_texts
+from bridge.rows.gathering import Longs, distinct, ends, position_of, take_texts
 from bridge.rows.grains import facts_of, is_odd, may_decide, why_by_transaction
 from bridge.rows.key_spellings import expected_keys, folded_keys
 from bridge.rows.key_steps import (
@@ -235,7 +235,7 @@ class _Keyed:
         order = by_key[np.argsort(place[by_key], kind="stable")]
         bounds = np.searchsorted(place[order], np.arange(3 * len(shapes) + 1)).tolist()
         stays, goes = order[: bounds[2 * len(shapes)]], order[bounds[2 * len(shapes)] :]
-        images = taken_texts(rows.after.images, steps.row[last[stays]])
+        images = take_texts(rows.after.images, steps.row[last[stays]])
         expected = expected_keys(rows, steps)
         return cls(shapes, images, steps.key.take(pa.array(last[goes])), bounds, expected)
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from bridge.events import EVENT_SCHEMA, Kind
 from bridge.model import PartitionId, RowCounts, Table, TableName
-from bridge.rows.gathering import Amount, Longs, distinct, masked, partitions_of, row_bytes, taken, whole_texts
+from bridge.rows.gathering import Amount, Longs, distinct, masked, partitions_of, row_bytes, take_rows, whole_texts
 from bridge.rows.net_changes import NetChanges, fold
 from bridge.rows.resolve_types import typed
 from bridge.rows.sql.render import render
@@ -159,7 +159,7 @@ class Part(NamedTuple):
             return self
         rows = chunk.rows(self.between(ts, TS_END).wanted)
         if rows.nbytes * _FEW < rows.get_total_buffer_size():  # these bytes stay in memory as long as the rows do
-            rows = taken(rows, np.arange(rows.num_rows))
+            rows = take_rows(rows, np.arange(rows.num_rows))
         return Part(TableChunk(rows))
 
     def narrowed(self, **wanted: Any) -> Part:
@@ -448,7 +448,7 @@ def in_order(events: pa.Table, numbers: npt.NDArray[np.int64] | None = None) -> 
     """Sorts events by ROW_ORDER: those with the given numbers, or all."""
     numbers = np.arange(events.num_rows) if numbers is None else numbers
     keys = [_sortable(events[name])[numbers] for name in reversed(ROW_ORDER)]
-    return taken(events, numbers[np.lexsort(keys)])  # quick where most rows are in order already
+    return take_rows(events, numbers[np.lexsort(keys)])  # quick where most rows are in order already
 
 
 def ends_of(events: pa.Table) -> dict[PartitionId, int]:

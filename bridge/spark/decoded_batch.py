@@ -26,7 +26,7 @@ from bridge.events import Kind
 from bridge.model import NO_ENDS, PartitionId
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
 from bridge.protocols.batch_decode import EventDecoder, Messages, decode_messages, do_nothing
-from bridge.rows.gathering import Amount, masked, taken, together
+from bridge.rows.gathering import Amount, masked, take_rows, together
 from bridge.rows.order_and_slices import Part, RowChanges, ends_of, in_order
 from bridge.spark.event_transfer import Chunk, export_events, import_events, is_file
 from bridge.spark.kept_rows import CHUNK_BYTES, FileChunk, Span, SparkChunks
@@ -86,7 +86,7 @@ class DecodedBatch:
         """Gives it with all row changes in `parts`, and the other events in the order of (partition, offset)."""
         is_row = self.events["kind"].to_numpy() <= int(Kind.DELETE)
         others = masked(self.events, ~is_row)
-        others = taken(others, np.lexsort((others["offset"].to_numpy(), others["partition"].to_numpy())))
+        others = take_rows(others, np.lexsort((others["offset"].to_numpy(), others["partition"].to_numpy())))
         here = RowChanges.here(in_order(self.events, np.flatnonzero(is_row))).parts if is_row.any() else ()
         return replace(self, events=others, parts=(*here, *self.parts))
 

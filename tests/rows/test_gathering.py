@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bridge.rows import gathering
-from bridge.rows.gathering import distinct, masked, taken, whole_texts
+from bridge.rows.gathering import distinct, masked, take_rows, whole_texts
 
 TEXTS = st.lists(st.lists(st.one_of(st.none(), st.text(max_size=5)), max_size=5), max_size=4)
 
@@ -23,7 +23,7 @@ def test_large_rows_are_taken_like_others(chunks: list[list[str | None]], reach:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gathering, "PIECE_BYTES", 0)
         patch.setattr(gathering, "_REACH", reach)
-        found = taken(rows, np.array(numbers, np.int64))
+        found = take_rows(rows, np.array(numbers, np.int64))
     assert found.to_pylist() == [rows.slice(number, 1).to_pylist()[0] for number in numbers]
 
 
@@ -39,7 +39,7 @@ def test_rows_are_cut_to_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of about equal size, none of them empty."""
     monkeypatch.setattr(gathering, "PIECE_BYTES", 1000)
     rows = pa.table({"text": ["x" * size for size in (300, 300, 300, 2000, 10, 10)]})
-    found = taken(rows, np.arange(5, -1, -1))
+    found = take_rows(rows, np.arange(5, -1, -1))
     assert [len(batch) for batch in found.to_batches() if len(batch)] == [2, 1, 2, 1]
     assert found["text"].to_pylist() == rows["text"].to_pylist()[::-1]
 

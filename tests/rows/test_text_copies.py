@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bridge.rows.gathering import lines, one_piece, taken_texts
+from bridge.rows.gathering import lines, one_piece, take_texts
 from bridge.rows.literal_offsets import TEXT
 
 ROWS = 3_000
@@ -40,7 +40,7 @@ def test_texts_are_taken_as_arrow_takes_them(seed: int, kind: pa.DataType, nulls
     column = _column(seed, kind, nulls=nulls)
     for texts in (column, column.combine_chunks()):
         numbers = np.random.default_rng(seed).integers(0, len(texts), ROWS)
-        found = taken_texts(texts, numbers)
+        found = take_texts(texts, numbers)
         found.validate(full=True)
         wanted = texts.take(pa.array(numbers))
         assert found.equals(wanted.combine_chunks() if isinstance(wanted, pa.ChunkedArray) else wanted)

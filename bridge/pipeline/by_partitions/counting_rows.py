@@ -25,7 +25,7 @@ from bridge.pipeline.by_partitions.repeated_rows import (
     seen_before,
     told_by_place,
 )
-from bridge.rows.gathering import Bools, Longs, distinct, taken
+from bridge.rows.gathering import Bools, Longs, distinct, take_rows
 from bridge.rows.moments import Places, is_of_sending, is_of_snapshot, names_of
 
 _TWICE_FIX: Final = (
@@ -156,10 +156,10 @@ class CountingRows:
             return without(merged.table, places, slice(None))
         for one in np.unique(upstreams):
             which = np.flatnonzero(upstreams == one)
-            rows, lost = without(taken(merged.table, which), places.taken(which), which)
+            rows, lost = without(take_rows(merged.table, which), places.subset(which), which)
             tables.append(rows)
             overtaken[which] = False if lost is None else lost
-        return taken(pa.concat_tables(tables), np.argsort(np.argsort(upstreams, kind="stable"))), overtaken
+        return take_rows(pa.concat_tables(tables), np.argsort(np.argsort(upstreams, kind="stable"))), overtaken
 
 
 def _begin_again(rows: pa.Table) -> Bools:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from bridge.model import PartitionId
-from bridge.rows.gathering import Amount, Bools, Longs, taken, weights, with_column
+from bridge.rows.gathering import Amount, Bools, Longs, take_rows, weights, with_column
 from bridge.rows.moments import Places
 
 _HIGHEST: Final = 1 << 62
@@ -92,12 +92,12 @@ def merge(
     order, units = order[:end], units[:end]
     numbers = _numbers(times[:end], units, first)
     if end < table.num_rows or not np.array_equal(order, np.arange(end)):
-        table = taken(table, order)
+        table = take_rows(table, order)
     table = with_column(table, "commit_ts", pa.array(numbers))
     numbers_of, of_rows, counts = np.unique(partitions[order], return_inverse=True, return_counts=True)
     given = (waiting[number] for number in numbers_of.tolist())
     rows = [(where, Rows(mine.table.slice(0, count))) for (where, mine), count in zip(given, counts, strict=True)]
-    return Merged(table.combine_chunks(), message_ts[order], places and places.taken(order), rows, of_rows)
+    return Merged(table.combine_chunks(), message_ts[order], places and places.subset(order), rows, of_rows)
 
 
 def _count_to_take(table: pa.Table, order: Longs, most: Amount) -> int:
@@ -130,7 +130,7 @@ def _ordered(
     order, risen = list[Longs](), list[Longs]()
     for first in np.sort(np.unique(upstreams, return_index=True)[1]):
         which = np.flatnonzero(upstreams == upstreams[first])
-        ranks = _ranks(places.taken(which), partitions[which], times[which], began_anew)
+        ranks = _ranks(places.subset(which), partitions[which], times[which], began_anew)
         order.append(which[np.argsort(times[which] if ranks is None else ranks, kind="stable")])
         risen.append(np.maximum.accumulate(times[order[-1]]))
     all_risen = np.concatenate(risen)

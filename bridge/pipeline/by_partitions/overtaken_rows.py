@@ -20,7 +20,7 @@ import structlog
 from bridge.events import RAW, SEP, Kind, key_names
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.protocols.values.event_time import SENT
-from bridge.rows.gathering import Bools, Longs, distinct, taken, with_column
+from bridge.rows.gathering import Bools, Longs, distinct, take_rows, with_column
 from bridge.rows.literal_offsets import Cells, to_numpy, whole
 from bridge.rows.moments import Places, coordinates_of
 
@@ -244,7 +244,7 @@ class OvertakenRows:
             last = np.argsort(kept.ranks, kind="stable")
             self._unseen = max(self._unseen, int(kept.ranks[last[-self._most - 1]]))
             last = last[-self._most :]
-            kept = _Kept(taken(kept.rows, last), kept.ranks[last], kept.partitions[last])
+            kept = _Kept(take_rows(kept.rows, last), kept.ranks[last], kept.partitions[last])
         if len(kept.ranks):
             self._kept.append(kept)
         while sum(len(one.ranks) for one in self._kept) > self._most:

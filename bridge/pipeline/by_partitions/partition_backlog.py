@@ -28,7 +28,7 @@ from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
 from bridge.pipeline.order import BadMessage, Starts, control_events
 from bridge.protocols.values.event_time import FILE
-from bridge.rows.gathering import Amount, Longs, divided, partitions_of, position_of, taken
+from bridge.rows.gathering import Amount, Longs, divided, partitions_of, position_of, take_rows
 from bridge.rows.moments import Moment, in_order, latest_beside
 from bridge.tso import TSO_LOGICAL_BITS, tso_ms
 
@@ -146,7 +146,7 @@ class PartitionBacklog:
             self._begin_at(where, 0, PartitionStart(0, 0, 0), now)
         partitions, codes = partitions_of(events)
         order = np.lexsort([events["index"].to_numpy(), events["offset"].to_numpy(), codes])
-        for code, mine in divided(taken(events, order), codes[order]):
+        for code, mine in divided(take_rows(events, order), codes[order]):
             where = partitions[code]
             fresh = mine.filter(self._is_fresh(where, mine))
             kept = self._without_quarantined(fresh)

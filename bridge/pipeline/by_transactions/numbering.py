@@ -15,7 +15,7 @@ from bridge.pipeline.by_transactions.reached import Place, Reached, is_of_snapsh
 from bridge.pipeline.by_transactions.told_rows import ToldRows
 from bridge.protocols.debezium.transactions import TransactionMark
 from bridge.protocols.values.event_time import NUMBER_DIGITS
-from bridge.rows.gathering import Longs, masked, partitions_of, taken, with_column
+from bridge.rows.gathering import Longs, masked, partitions_of, take_rows, with_column
 
 _NONE = np.empty(0, np.int64)
 
@@ -170,7 +170,7 @@ class DueRows:
     @property
     def rows(self) -> pa.Table:
         """The row changes in order (EVENT_SCHEMA), each with its number as commit_ts."""
-        due = self._waiting.events(taken(self._waiting.table, np.concatenate(self._at)))
+        due = self._waiting.events(take_rows(self._waiting.table, np.concatenate(self._at)))
         is_row = due["kind"].to_numpy() <= int(Kind.DELETE)
         due = with_column(due, "commit_ts", pa.array(np.concatenate(self._numbers)))
         due = with_column(due, "by_time", pa.repeat(False, due.num_rows))

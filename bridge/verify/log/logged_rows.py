@@ -29,7 +29,7 @@ from bridge.rows.gathering import (
     masked,
     numbered,
     partitions_of,
-    taken,
+    take_rows,
     whole_texts,
 )
 from bridge.rows.key_steps import RowShape, ShapedRows, Steps, key_sums
@@ -232,7 +232,7 @@ def _key_steps(group_shapes: Sequence[_GroupShape], shape_of: Longs, changes: pa
         for group in group_shapes
     ]
     key_steps = Steps.of(ShapedRows.of(shapes, shape_of, changes))
-    of_steps = taken(changes.select([*_POSITION, "after"]), key_steps.row)
+    of_steps = take_rows(changes.select([*_POSITION, "after"]), key_steps.row)
     numbers = np.array([group.number for group in group_shapes], np.int32)[shape_of[key_steps.row]]
     image = pc.if_else(pa.array(key_steps.is_image), whole(of_steps["after"]), pa.scalar(None, TEXT))
     arrays = [numbers, key_steps.key, *(of_steps[name] for name in _POSITION), image]
@@ -243,7 +243,7 @@ def last_of_some(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
     """Gives the last step of each key in each partition, also of its own results; images may be hashes (`hashed`)."""
     numbers = partitions_of(steps)[1]
     parts = [steps.filter(pa.array(numbers == number)) for number in np.unique(numbers)]
-    return pa.concat_tables([steps.slice(0, 0), *(taken(part, _last(tables, part)) for part in parts)])
+    return pa.concat_tables([steps.slice(0, 0), *(take_rows(part, _last(tables, part)) for part in parts)])
 
 
 def last_steps(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
@@ -259,7 +259,7 @@ def last_steps(tables: Sequence[LoggedTable], steps: pa.Table) -> pa.Table:
     partition_of[keys[last]] = partitions[last]
     is_beside = steps["by_time"].to_numpy() & (partitions != partition_of[keys])
     is_unsure = np.isin(keys[last], keys[is_beside])
-    return taken(steps, last).append_column("is_unsure", pa.array(is_unsure))
+    return take_rows(steps, last).append_column("is_unsure", pa.array(is_unsure))
 
 
 def _last(tables: Sequence[LoggedTable], steps: pa.Table) -> Longs:
