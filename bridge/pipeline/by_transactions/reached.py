@@ -16,7 +16,7 @@ from bridge.errors import SourceError, UnansweredError
 from bridge.model import SchemaChange
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import LOST, server_words
-from bridge.protocols.debezium.transactions import IN_FILE, told_id
+from bridge.protocols.debezium.transactions import IN_FILE, plain_id
 from bridge.protocols.values.event_time import NUMBER_DIGITS, SNAPSHOT_SERVER
 
 Lacks = Callable[[str, Sequence[str]], str]
@@ -142,7 +142,7 @@ class Reached:
         if has_gtid(ids[0]):  # the rows of CREATE TABLE ... SELECT have the GTID of the statement
             for one, other in pairwise([self._last(ids[0], is_change=ids[0] not in self.place.changes), *ids]):
                 if other <= one:
-                    raise other_binlog(f"{told_id(other)} lies behind {told_id(one)} there", topic)
+                    raise other_binlog(f"{plain_id(other)} lies behind {plain_id(one)} there", topic)
 
     def is_past(self, id_: str, *, is_change: bool = False) -> bool:
         """Tells whether a transaction was due; of one whose id does not compare with that of the last, by its rows."""
@@ -172,10 +172,10 @@ class Reached:
         if self.is_again(server, id_, is_change=is_change):
             return ""
         if self.is_foreign(server):
-            return f"{server} has committed {told_id(id_)}, and what was read before {self.place.server}"
+            return f"{server} has committed {plain_id(id_)}, and what was read before {self.place.server}"
         known = self._last(id_, is_change=is_change)
         if known and has_gtid(id_) and (id_ > known) != (number > last):
-            return f"{told_id(id_)} and {told_id(known)} are in another order in the binlog"
+            return f"{plain_id(id_)} and {plain_id(known)} are in another order in the binlog"
         return ""
 
     def is_behind(self, id_: str) -> int:
@@ -189,7 +189,7 @@ class Reached:
         lasts = [*self.place.transactions, *self.place.changes]
         lack = "nothing was read before"
         if lasts and all(map(has_gtid, lasts)):
-            lack = lacks(server.rpartition("/")[2], [told_id(one) for one in lasts])
+            lack = lacks(server.rpartition("/")[2], [plain_id(one) for one in lasts])
         if lack:
             raise other_binlog(f"{why}; {lack}", topic)
         self.place = self.place._replace(server=server, number=-1, last=-1, before=self.place.server)

@@ -23,7 +23,7 @@ from bridge.pipeline.by_partitions.repeated_rows import before_change
 from bridge.pipeline.by_transactions.numbering import DueRows, End, Statement
 from bridge.pipeline.by_transactions.reached import Lacks, Reached, Snapshot, has_gtid, other_binlog
 from bridge.pipeline.by_transactions.told_rows import ToldRows, Transactions, missing_rows
-from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, told_id
+from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, plain_id
 from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS
 from bridge.rows.gathering import Amount, Bools, Longs, partitions_of
 from bridge.spark.decoded_batch import MOST_IN_MEMORY
@@ -175,7 +175,7 @@ class TransactionQueue:
             if why:
                 self._doubt(one.id, why, position, is_change=True)
             if any(other.id == one.id != NO_TRANSACTION and other.change.place != place for other in self._statements):
-                raise other_binlog(f"the schema change {told_id(one.id)} has two places", position)
+                raise other_binlog(f"the schema change {plain_id(one.id)} has two places", position)
             is_again = self.reached.is_again(one.server, one.id, is_change=True)
             waiting = {(other.change.place, other.change.statement_hash) for other in self._statements}
             if not one.is_of_snapshot and not why and (is_again or one.number <= last):
@@ -354,38 +354,38 @@ class TransactionQueue:
                 passed.append(end.id)
                 continue
             if end.id in self._doubts:
-                self.reason = f"the server that has the transaction {told_id(end.id)} is asked for those before it"
+                self.reason = f"the server that has the transaction {plain_id(end.id)} is asked for those before it"
                 break
             if one is not None and firsts[one] >> POSITION_BITS != lasts[one] >> POSITION_BITS:
-                raise other_binlog(f"rows of {told_id(end.id)} are in two files", self.topic[0])
+                raise other_binlog(f"rows of {plain_id(end.id)} are in two files", self.topic[0])
             is_plain = one is not None and end.counts_all and transactions.are_all(one, end.marks[0])
             is_settled = lasts[one] < below if one is not None and is_plain else end.batch <= settled
             if not is_settled or (not is_end and now < (end.not_before or -math.inf)):
-                self.reason = f"the transaction {told_id(end.id)} has just come"
+                self.reason = f"the transaction {plain_id(end.id)} has just come"
                 break
             if not is_plain and (lacks := _lacks(end, one, transactions)):
-                lacks = f"the transaction {told_id(end.id)} {lacks}"
-                if told_id(end.id) not in self.incomplete:
+                lacks = f"the transaction {plain_id(end.id)} {lacks}"
+                if plain_id(end.id) not in self.incomplete:
                     self.reason, self.is_short = lacks, True
                     break
                 there = [] if one is None else [one]
                 self.given_up.append((lacks, end.count - len(transactions.distinct(np.array(there, np.int64))[0])))
             if self._is_unsure(end, is_end=is_end):
-                self.reason = f"the next transaction tells whether {told_id(end.id)}, which was begun twice, is whole"
+                self.reason = f"the next transaction tells whether {plain_id(end.id)}, which was begun twice, is whole"
                 break
             if one is None:
                 whole.append(end)
                 continue
             if without_end is not None and lasts[one] > without_end[0]:
-                self.reason = f"the transaction {told_id(without_end[1])} has no END, and later ones have"
+                self.reason = f"the transaction {plain_id(without_end[1])} has no END, and later ones have"
                 self.is_short = True
                 break
             if firsts[one] <= last and self.lacks is not None and has_gtid(end.id):
-                self._doubts[end.id] = f"{told_id(end.id)} is before an earlier transaction in the binlog"
+                self._doubts[end.id] = f"{plain_id(end.id)} is before an earlier transaction in the binlog"
                 break
             if firsts[one] <= last:
                 raise SourceError(
-                    f"the transaction {told_id(end.id)} comes behind a later one of the binlog",
+                    f"the transaction {plain_id(end.id)} comes behind a later one of the binlog",
                     where=self.topic[0],
                     fix="the topic of transactions must have one partition and one connector that writes to it; apply"
                     " without that topic, in a pipeline of another --name",
@@ -395,13 +395,13 @@ class TransactionQueue:
         for id_ in passed:
             del self._ends[id_]
         if not self.reason and without_end is not None:
-            self.reason = f"the transaction {told_id(without_end[1])} has no END yet"
+            self.reason = f"the transaction {plain_id(without_end[1])} has no END yet"
         return whole
 
     def _is_unsure(self, end: End, *, is_end: bool) -> bool:
         """Tells whether the rows of a transaction that was begun twice may lack although they are as many as an END
         counts."""
-        if end.not_before is None or told_id(end.id) in self.incomplete:
+        if end.not_before is None or plain_id(end.id) in self.incomplete:
             return False
         if is_end:
             return end is next(reversed(self._ends.values()))
@@ -436,7 +436,7 @@ class TransactionQueue:
         assert self.lacks is not None
         rows, head, topic = self._rows, next(iter(self._ends.values())), self.topic[0]
         why = self._doubts[head.id]
-        begun = [told_id(id_) for id_, (first, _) in self._begun.items() if first < head.first_offset]
+        begun = [plain_id(id_) for id_, (first, _) in self._begun.items() if first < head.first_offset]
         others = [server for server in rows.of_servers[0] if self.reached.is_foreign(server)]
         if begun or len(others) != 1:
             raise other_binlog(f"{why}; {begun[0]} has no END" if begun else why, topic)

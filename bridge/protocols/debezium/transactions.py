@@ -132,7 +132,7 @@ def text_before_file_number(id_: str) -> str | None:
     return None if match is None else id_[: match.start(2)]
 
 
-def told_id(id_: str) -> str:
+def plain_id(id_: str) -> str:
     """Gives the id as the connector tells it, for people."""
     head, digits = id_[:-NUMBER_DIGITS], id_[-NUMBER_DIGITS:]
     if not head or len(digits) != NUMBER_DIGITS or not digits.isdigit():

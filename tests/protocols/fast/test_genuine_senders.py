@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from bridge.events import Event, Kind
 from bridge.protocols import decode_message
-from bridge.protocols.debezium.transactions import told_id
+from bridge.protocols.debezium.transactions import plain_id
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.fast.compiled.codes import INDEX
 from bridge.protocols.fast.decoder import FastDecoder
@@ -160,7 +160,7 @@ def test_places_among_transactions(real_senders: Path, id_: bytes) -> None:
     for number, events in found.items():
         assert events == decode_message(oracle, *pairs[number])
     places = {(events[0].place or "").rsplit("\n", 1)[1] for events in found.values()}
-    assert all(told_id(place).encode().startswith(id_) for place in places)
+    assert all(plain_id(place).encode().startswith(id_) for place in places)
     assert len(places) > 30 or not id_
 
 
