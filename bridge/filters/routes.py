@@ -38,12 +38,12 @@ class _Part(NamedTuple):
         """Gives the only name that becomes `target`; None when there is none."""
         if self.name is not None:
             source = self.pattern.matches
-            return source.name if _same(self.name, target) and isinstance(source, ExactName) else None
+            return source.name if _equal_names(self.name, target) and isinstance(source, ExactName) else None
         return target if self.pattern.matches(target.lower()) else None
 
     def may_give(self, target: str) -> bool:
         """Tells whether some name becomes `target`."""
-        return bool(self.pattern.matches(target.lower())) if self.name is None else _same(self.name, target)
+        return bool(self.pattern.matches(target.lower())) if self.name is None else _equal_names(self.name, target)
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class Route:
     def is_from(self, schema: str) -> bool:
         """Tells whether the route is for tables of this database alone."""
         source = self.parts[0].pattern.matches
-        return isinstance(source, ExactName) and _same(source.name, schema)
+        return isinstance(source, ExactName) and _equal_names(source.name, schema)
 
     def may_lead_to(self, target: TableName) -> bool:
         """Tells whether this route may write some table to `target`."""
@@ -248,7 +248,7 @@ class Routes:
 
     def leads_into(self, schema: str) -> bool:
         """Tells whether a route leads from elsewhere into a database."""
-        into = (route for route in self.routes if route.target_schema and _same(route.target_schema, schema))
+        into = (route for route in self.routes if route.target_schema and _equal_names(route.target_schema, schema))
         return any(not route.is_from(schema) for route in into)
 
     def _of_schema(self, schema: str) -> Iterator[Route]:
@@ -282,7 +282,7 @@ def with_sources(names: Iterable[TableName], routes: Routes) -> set[TableName]:
     return tables.union(*(routes.sources(name) for name in tables)) if routes else tables
 
 
-def _same(name: str, other_name: str) -> bool:
+def _equal_names(name: str, other_name: str) -> bool:
     return name.lower() == other_name.lower()
 
 

@@ -55,7 +55,7 @@ BeginOf = Callable[[str], int]
 """Gives for a topic the TSO below which its changes count as in the target from the beginning.  Picklable."""
 
 
-class Wanted(NamedTuple):
+class Selection(NamedTuple):
     """Which row changes of a chunk are meant: those with low <= commit_ts < high that are not below the beginning of
     their topic (TSO), and only those of some tables, unless that is None."""
 
@@ -92,10 +92,10 @@ class Chunk(Protocol):
     def amount(self) -> Amount:
         """How much it holds."""
 
-    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
+    def ask(self, selection: Selection, question: Callable[[pa.Table], T]) -> list[T]:
         """Calls the function where the row changes are, with those that are meant (EVENT_SCHEMA, in order)."""
 
-    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
+    def tables(self, selection: Selection, *, at_once: bool) -> Iterable[pa.Table]:
         """Brings those that are meant to the driver, in tables that are in order: all at once, or one after the other
         as they are asked for."""
 
@@ -103,16 +103,16 @@ class Chunk(Protocol):
 class OneTable:
     """A chunk that the driver reads as one table."""
 
-    def rows(self, wanted: Wanted) -> pa.Table:
+    def rows(self, selection: Selection) -> pa.Table:
         """Gives those that are meant."""
         raise NotImplementedError
 
-    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
-        return [question(self.rows(wanted))]
+    def ask(self, selection: Selection, question: Callable[[pa.Table], T]) -> list[T]:
+        return [question(self.rows(selection))]
 
-    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
+    def tables(self, selection: Selection, *, at_once: bool) -> Iterable[pa.Table]:
         del at_once
-        return [self.rows(wanted)]
+        return [self.rows(selection)]
 
 
 class TableChunk(OneTable):
@@ -130,42 +130,42 @@ class TableChunk(OneTable):
     def amount(self) -> Amount:
         return Amount.of(self.table)
 
-    def rows(self, wanted: Wanted) -> pa.Table:
-        return wanted.of(self.table, self._ts)
+    def rows(self, selection: Selection) -> pa.Table:
+        return selection.of(self.table, self._ts)
 
 
 class Part(NamedTuple):
     """A chunk, and what of it is meant."""
 
     chunk: Chunk
-    wanted: Wanted = Wanted()
+    selection: Selection = Selection()
 
     @property
     def amount(self) -> Amount:
         """How much is meant."""
-        low, high, begins, only = self.wanted
+        low, high, begins, only = self.selection
         is_all = low <= self.chunk.first_ts and self.chunk.last_ts < high and not begins and only is None
-        return self.chunk.amount if is_all else Amount.total(self.chunk.ask(self.wanted, Amount.of))
+        return self.chunk.amount if is_all else Amount.total(self.chunk.ask(self.selection, Amount.of))
 
     def between(self, low: int, high: int) -> Part:
         """Gives the part with low <= commit_ts < high."""
-        wanted = self.wanted
-        return Part(self.chunk, wanted._replace(low=max(low, wanted.low), high=min(high, wanted.high)))
+        selection = self.selection
+        return Part(self.chunk, selection._replace(low=max(low, selection.low), high=min(high, selection.high)))
 
     def from_ts(self, ts: int) -> Part:
         """Leaves out what lies below ts; what is not in memory stays as it is, and windows leave it out."""
         chunk = self.chunk
         if not isinstance(chunk, TableChunk) or chunk.first_ts >= ts:
             return self
-        rows = chunk.rows(self.between(ts, TS_END).wanted)
+        rows = chunk.rows(self.between(ts, TS_END).selection)
         if rows.nbytes * _FEW < rows.get_total_buffer_size():  # these bytes stay in memory as long as the rows do
             rows = take_rows(rows, np.arange(rows.num_rows))
         return Part(TableChunk(rows))
 
-    def narrowed(self, **wanted: Any) -> Part:
+    def narrowed(self, **selection: Any) -> Part:
         """Means less of the chunk: in memory at once, elsewhere when it is read."""
-        part = Part(self.chunk, self.wanted._replace(**wanted))
-        return Part(TableChunk(*part.chunk.tables(part.wanted, at_once=True))) if part.chunk.is_here else part
+        part = Part(self.chunk, self.selection._replace(**selection))
+        return Part(TableChunk(*part.chunk.tables(part.selection, at_once=True))) if part.chunk.is_here else part
 
 
 class Large(Protocol):
@@ -211,7 +211,7 @@ class RowChanges:
         return cls(tuple(part for changes in several for part in changes.parts)).between(low, high)
 
     def _ask(self, question: Callable[[pa.Table], T]) -> Iterator[T]:
-        return (answer for part in self.parts for answer in part.chunk.ask(part.wanted, question))
+        return (answer for part in self.parts for answer in part.chunk.ask(part.selection, question))
 
     @cached_property
     def amount(self) -> Amount:
@@ -255,7 +255,7 @@ class RowChanges:
     def between(self, low: int, high: int) -> RowChanges:
         """Gives the row changes with low <= commit_ts < high."""
         parts = [part.between(low, high) for part in self.parts]
-        touched = (p for p in parts if p.chunk.first_ts < p.wanted.high and p.chunk.last_ts >= p.wanted.low)
+        touched = (p for p in parts if p.chunk.first_ts < p.selection.high and p.chunk.last_ts >= p.selection.low)
         return RowChanges(tuple(touched), self.starts, self.large)
 
     def marks(self, bounds: Sequence[int]) -> Sequence[int]:
@@ -302,7 +302,7 @@ class RowChanges:
         return merged(self._here())
 
     def _here(self) -> Iterator[pa.Table]:
-        return (table for part in self.parts for table in part.chunk.tables(part.wanted, at_once=True))
+        return (table for part in self.parts for table in part.chunk.tables(part.selection, at_once=True))
 
     def tables(self) -> Mapping[TableName, RowCounts]:
         """Gives the changed tables."""

@@ -13,7 +13,7 @@ from pyspark import RDD, SparkContext, StorageLevel
 
 from bridge.protocols.batch_decode import packed, unpacked
 from bridge.rows.gathering import Amount
-from bridge.rows.order_and_slices import OneTable, Part, TableChunk, Wanted
+from bridge.rows.order_and_slices import OneTable, Part, Selection, TableChunk
 from bridge.spark.event_transfer import export_events, is_file, read_events, write_stream
 
 CHUNK_BYTES: Final = 32 << 20
@@ -21,7 +21,7 @@ CHUNK_BYTES: Final = 32 << 20
 T = TypeVar("T")
 
 
-Given = tuple[bytes, Wanted]
+Given = tuple[bytes, Selection]
 """What a task gets of a chunk: what `export_events` returned, and what of it is meant."""
 
 
@@ -64,8 +64,8 @@ class FileChunk(OneTable):
         self.amount, self.first_ts, self.last_ts = span
         weakref.finalize(self, Path(name.decode()).unlink, missing_ok=True)
 
-    def rows(self, wanted: Wanted) -> pa.Table:
-        return given_rows((self.name, wanted))
+    def rows(self, selection: Selection) -> pa.Table:
+        return given_rows((self.name, selection))
 
 
 def spilled(chunk: TableChunk) -> TableChunk:
@@ -98,23 +98,23 @@ class SparkChunks:
         given.count()
         return cls(given, span)
 
-    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
+    def ask(self, selection: Selection, question: Callable[[pa.Table], T]) -> list[T]:
         """Calls the function in tasks, with each chunk."""
-        return self.given(wanted).map(lambda one: question(given_rows(one))).collect()
+        return self.given(selection).map(lambda one: question(given_rows(one))).collect()
 
-    def tables(self, wanted: Wanted, *, at_once: bool) -> Iterable[pa.Table]:
+    def tables(self, selection: Selection, *, at_once: bool) -> Iterable[pa.Table]:
         """Gives a table of each chunk."""
-        values = self.given(wanted).map(lambda one: packed(given_rows(one)))
+        values = self.given(selection).map(lambda one: packed(given_rows(one)))
         return (unpacked([value]) for value in (values.collect() if at_once else values.toLocalIterator()))
 
-    def given(self, wanted: Wanted) -> RDD[Given]:
+    def given(self, selection: Selection) -> RDD[Given]:
         """Gives the chunks to tasks."""
-        return self._values.map(lambda value: (value, wanted))
+        return self._values.map(lambda value: (value, selection))
 
 
 def kept_elsewhere(part: Part, context: SparkContext, folder: str | None) -> list[Part]:
     """Moves what the driver's memory holds to files of the folder, or to Spark where these may not be."""
-    [rows] = part.chunk.tables(part.wanted, at_once=True)
+    [rows] = part.chunk.tables(part.selection, at_once=True)
     most_bytes = min(CHUNK_BYTES, max(1, rows.nbytes // context.defaultParallelism))
     size = max(1, rows.num_rows * most_bytes // max(1, rows.nbytes))
     values = [export_events(rows.slice(start, size), folder) for start in range(0, rows.num_rows, size)]

@@ -205,11 +205,11 @@ class Executors:
         """Has tasks call the function with chunks, some for each task."""
         context = self._home.context
         files, with_spark = list[Given](), list[RDD[Given]]()
-        for chunk, wanted in rows.parts:
+        for chunk, selection in rows.parts:
             if isinstance(chunk, FileChunk):
-                files.append((chunk.name, wanted))
+                files.append((chunk.name, selection))
             elif isinstance(chunk, SparkChunks):
-                with_spark.append(chunk.given(wanted))
+                with_spark.append(chunk.given(selection))
         tasks = max(1, min(len(files), _TASKS_PER_CORE * context.defaultParallelism))
         here: RDD[Given] = context.parallelize(files, tasks)
         every = context.union([here, *with_spark]) if with_spark else here
@@ -281,6 +281,6 @@ def _in_order(
                 yield from RowChanges.here(piece.table).statements(catalog, rendering)
                 continue
             for stage in Stage:
-                for table in (one for part in piece.parts for one in part.chunk.tables(part.wanted, at_once=False)):
+                for table in (one for part in piece.parts for one in part.chunk.tables(part.selection, at_once=False)):
                     statements = RowChanges.here(table).statements(catalog, rendering)
                     yield from (statement for statement in statements if statement.stage is stage)

@@ -19,7 +19,7 @@ from bridge.errors import RefusedRowsError
 from bridge.model import Column, Table, TableName
 from bridge.rows import order_and_slices
 from bridge.rows.gathering import Amount
-from bridge.rows.order_and_slices import Part, RowChanges, TableChunk, Wanted, in_order
+from bridge.rows.order_and_slices import Part, RowChanges, Selection, TableChunk, in_order
 from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.spark import shards
@@ -30,7 +30,7 @@ from tests.support.upstreams import events_table, row_change
 
 T = TypeVar("T")
 NAME, OTHER = TableName("m", "t"), TableName("m", "u")
-ALL = Wanted()
+ALL = Selection()
 TABLE = Table(NAME, {"id": Column("id", "int", None, False, False)}, (("id",),), (("id",),))
 
 
@@ -57,18 +57,18 @@ class Elsewhere:
         self._value = export_events(ordered, None)
         self.amount, self.first_ts, self.last_ts = Span.of(ordered)
 
-    def ask(self, wanted: Wanted, question: Callable[[pa.Table], T]) -> list[T]:
+    def ask(self, selection: Selection, question: Callable[[pa.Table], T]) -> list[T]:
         """As in a task."""
-        found: list[T] = pickle.loads(pickle.dumps([pickle.loads(pickle.dumps(question))(self._rows(wanted))]))
+        found: list[T] = pickle.loads(pickle.dumps([pickle.loads(pickle.dumps(question))(self._rows(selection))]))
         return found
 
-    def tables(self, wanted: Wanted, *, at_once: bool) -> list[pa.Table]:
+    def tables(self, selection: Selection, *, at_once: bool) -> list[pa.Table]:
         """One."""
         del at_once
-        return [self._rows(wanted)]
+        return [self._rows(selection)]
 
-    def _rows(self, wanted: Wanted) -> pa.Table:
-        return given_rows((self._value, wanted))
+    def _rows(self, selection: Selection) -> pa.Table:
+        return given_rows((self._value, selection))
 
 
 @pytest.mark.parametrize("place", ["memory", "file", "elsewhere"])
@@ -134,10 +134,10 @@ def test_a_file_is_there_as_long_as_its_rows_are_needed(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def statements(rendering: Rendering, changes: pa.Table, count: int, wanted: Wanted = ALL) -> list[Statement]:
+def statements(rendering: Rendering, changes: pa.Table, count: int, selection: Selection = ALL) -> list[Statement]:
     """As of what tasks have divided."""
     made = Shards({NAME: TABLE}, rendering, count, None)
-    divided = list(made.divide([given_rows((export_events(in_order(changes), None), wanted))]))
+    divided = list(made.divide([given_rows((export_events(in_order(changes), None), selection))]))
     of_shards = (made.statements(one for one in divided if one[0] == shard) for shard in range(count))
     return [statement for some in of_shards for statement in some]
 
@@ -157,7 +157,7 @@ def test_each_row_is_in_one_shard(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_chunk_around_a_window_gives_nothing() -> None:
     """It has row changes before and after, and none in between."""
     changes = events_table([(0, ts, row_change(ts, "t", ["id"], ["id"], after=[ts])) for ts in (10, 20)])
-    assert statements(Rendering("_bridge"), changes, 2, Wanted(12, 18)) == []
+    assert statements(Rendering("_bridge"), changes, 2, Selection(12, 18)) == []
 
 
 @pytest.mark.parametrize("most_runs", [1 << 18, 1])
