@@ -92,7 +92,7 @@ class Classified:
 class Refused:
     """A statement that is not a schema change the bridge runs; `reason` is for the operator.
 
-    known: what it does as far as it is understood, None where it is not understood at all.
+    classified: what it does as far as it is understood, None where it is not understood at all.
     """
 
     reason: str
@@ -109,7 +109,7 @@ _CHANGES_NOTHING: Final = PassedOver("it changes no table")
 @dataclass(frozen=True)
 class Unclear(Refused):
     """A statement that the bridge understands, but for the databases of some names: the message does not tell the
-    database of the upstream's session.  In `known` these names have no database ("").  The operator decides."""
+    database of the upstream's session.  In `classified` these names have no database ("").  The operator decides."""
 
     classified: Classified
 

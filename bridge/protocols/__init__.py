@@ -48,5 +48,5 @@ def make_decoder(protocol: str, options: DecodeOptions) -> Decoder:
 def require_protocol(protocol: str) -> None:
     """Raises UsageError for a protocol that is neither known nor `auto`."""
     if protocol not in {*PROTOCOLS, "auto"}:
-        hint, known = meant(protocol, PROTOCOLS), ", ".join(sorted(PROTOCOLS))
-        raise UsageError(f"unknown protocol {protocol!r}", fix=f"{hint}known are {known}")
+        hint, names = meant(protocol, PROTOCOLS), ", ".join(sorted(PROTOCOLS))
+        raise UsageError(f"unknown protocol {protocol!r}", fix=f"{hint}known are {names}")

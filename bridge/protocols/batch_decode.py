@@ -29,7 +29,9 @@ EVENT_FIELDS: Final = pa.schema(list(EVENT_SCHEMA)[len(Position._fields) :])
 """The columns of an event alone."""
 _NAMES: Final = EVENT_FIELDS.names
 _EMPTY: Final = (None, 0, 0, "", "", None, None, None, None, None, False, None)
-_PLACES = {one: itemgetter(*((*its, *_NAMES).index(name) for name in _NAMES)) for one, its in COLUMNS.items()}
+_PLACES = {
+    record: itemgetter(*((*fields, *_NAMES).index(name) for name in _NAMES)) for record, fields in COLUMNS.items()
+}
 """Where the columns of EVENT_FIELDS are in an event with _EMPTY behind it."""
 _RECORDS: Final = {record._field_defaults.get("kind"): record for record in COLUMNS}
 

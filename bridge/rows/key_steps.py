@@ -146,7 +146,7 @@ _LONG: Final = re.compile(r"(?:tiny|medium|long)?(?:text|blob)|json|geom|point|l
 def freed(rows: ShapedRows, has_old_row: Bools, first: Longs, last: Longs) -> Bools:
     """Tells where another unique value changes, or cannot be compared because the old row or the column is not known.
 
-    is_known, first, last: for each key, whether its old row is known, and its first and last row change.
+    has_old_row, first, last: for each key, whether its old row is known, and its first and last row change.
     """
     by_time = bool(pc.any(rows.changes["by_time"]).as_py())  # old rows may have been completed from the present ones
     uniques = [

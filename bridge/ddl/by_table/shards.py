@@ -54,7 +54,7 @@ class ShardStatement:
     """A schema change of a shard.
 
     text: what it says, apart from the shard's name and from blanks.  like: the shard that it copies.
-    never: why it is never run as it came; "" when it may be.
+    why_never: why it is never run as it came; "" when it may be.
     runs_first: whether it may run at the first shard.
     is_confirmed: whether an equal statement of another shard has nothing left to do.
     """

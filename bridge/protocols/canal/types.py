@@ -32,7 +32,7 @@ from bridge.protocols.values.column_types import (
     ColumnType,
     Conversion,
     Form,
-    Lost,
+    OnLoss,
     of_text,
     unquoted,
 )
@@ -139,7 +139,7 @@ _TYPE: Final = re.compile(
 _MEMBER: Final = re.compile(r"'((?:[^']|'')*)'")
 
 
-def _conversion(_arguments: str, column: ColumnType, _lost: Lost) -> Conversion | None:
+def _conversion(_arguments: str, column: ColumnType, _on_loss: OnLoss) -> Conversion | None:
     if column.word in BINARY_WORDS:
         return of_text(literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes)
     if column.charset in _UTF8:

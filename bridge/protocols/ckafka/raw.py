@@ -19,7 +19,7 @@ from bridge.protocols.values.column_types import (
     ColumnType,
     Conversion,
     Form,
-    Lost,
+    OnLoss,
     Usual,
     enum_names,
     of_text,
@@ -47,7 +47,7 @@ def ckafka_form(timezone: str | None, binary: str | None) -> str:
     return f"ckafka:{timezone or ''},{binary or ''}"
 
 
-def _conversion(arguments: str, column: ColumnType, on_loss: Lost) -> Conversion | None:
+def _conversion(arguments: str, column: ColumnType, on_loss: OnLoss) -> Conversion | None:
     if column.word in {"enum", "set"}:
         names = enum_names(column, on_loss) if column.word == "enum" else None
         return names if column.has_number_name else Conversion(partial(_member, names))

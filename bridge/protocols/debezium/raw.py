@@ -27,7 +27,7 @@ from bridge.protocols.values.column_types import (
     ColumnType,
     Conversion,
     Form,
-    Lost,
+    OnLoss,
     RawConverter,
     Usual,
     enum_names,
@@ -68,12 +68,12 @@ _HALF: Final = (
     " here"
 )
 
-_Rule = Callable[[DebeziumModes, ColumnType, Lost], Conversion | None]
+_Rule = Callable[[DebeziumModes, ColumnType, OnLoss], Conversion | None]
 
 
 def _always(convert: RawConverter, usual_literals: Usual = usual.NONE) -> _Rule:
     """Makes the rule that converts values so, whatever the modes and the column."""
-    return lambda _modes, _column, _lost: Conversion(convert, usual_literals)
+    return lambda _modes, _column, _on_loss: Conversion(convert, usual_literals)
 
 
 def _unsigned(literal: str) -> str:
@@ -84,7 +84,7 @@ def _unsigned(literal: str) -> str:
     return str(_number(literal) + (1 << 64)) if literal[0] == "-" else literal
 
 
-def _decimal(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Conversion:
+def _decimal(modes: DebeziumModes, column: ColumnType, on_loss: OnLoss) -> Conversion:
     def convert(literal: str) -> str:
         if not is_text(literal):
             return values.decimal_of_double(float(literal), column.precision, column.scale, on_loss)
@@ -98,7 +98,7 @@ def _decimal(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Convers
     return Conversion(convert, usual.decimal_of_double(column.scale))
 
 
-def _decimal_text(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Conversion:
+def _decimal_text(modes: DebeziumModes, column: ColumnType, on_loss: OnLoss) -> Conversion:
     """Makes the conversion of a string with a Connect schema, never Base64: mode precise has a type of its own."""
     return _decimal(replace(modes, decimal="string"), column, on_loss)._replace(usual=usual.TEXT_OF_DECIMAL)
 
@@ -108,7 +108,7 @@ def _refuse_half(literal: str) -> str:
     raise DecodeError(_HALF.format(excerpt(literal)), Code.LOST_VALUE)
 
 
-def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
+def _binary(modes: DebeziumModes, column: ColumnType, _on_loss: OnLoss) -> Conversion:
     """Makes the conversion of a string without a Connect schema."""
     read = values.binary_hex if modes.binary == "hex" else values.binary
     # The connector fills values up to the n of a BINARY(n) (DBZ-254); TiCDC does not.  So no text of a column of the
@@ -127,7 +127,7 @@ def _binary(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion
     return Conversion(convert, usual.TEXT_OF_BYTES if modes.binary == "base64" and not size else usual.NONE)
 
 
-def _binary_text(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Conversion:
+def _binary_text(modes: DebeziumModes, column: ColumnType, on_loss: OnLoss) -> Conversion:
     """Makes the conversion of a string with a Connect schema.  In the default mode bytes have their own Connect type,
     and a column that was made as VARCHAR or CHAR of the character set `binary` comes as text (seen with 3.0.8)."""
     if modes.binary not in (None, "bytes"):
@@ -180,7 +180,7 @@ _USUAL_DATETIMES: Final[dict[Callable[[int], str], Usual]] = {
 }
 
 
-def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
+def _time(modes: DebeziumModes, column: ColumnType, _on_loss: OnLoss) -> Conversion:
     """Makes the conversion of a TIME.  Without a mode, microseconds below 86.4 s may be milliseconds of a day."""
     adaptive = values.time_millis if column.precision <= _MILLIS_DIGITS else values.time_micros
     read, unit = _TIMES.get(modes.time, adaptive), 10 ** (_MICROS_DIGITS - column.precision)
@@ -194,7 +194,7 @@ def _time(modes: DebeziumModes, column: ColumnType, _lost: Lost) -> Conversion:
     return Conversion(_temporal(convert))
 
 
-def _datetime(modes: DebeziumModes, column: ColumnType, on_loss: Lost) -> Conversion:
+def _datetime(modes: DebeziumModes, column: ColumnType, on_loss: OnLoss) -> Conversion:
     """Makes the conversion of a DATETIME.  Where the mode is not told, one may come in milliseconds or microseconds."""
     is_either = modes.time is None and column.precision > _MILLIS_DIGITS
     adaptive = values.datetime_millis if column.precision <= _MILLIS_DIGITS else values.datetime_micros
@@ -216,7 +216,7 @@ def _temporal(of_number: Callable[[int], str]) -> RawConverter:
     return convert
 
 
-def _with_zero_dates(column: ColumnType, convert: RawConverter, on_loss: Lost) -> RawConverter:
+def _with_zero_dates(column: ColumnType, convert: RawConverter, on_loss: OnLoss) -> RawConverter:
     """Makes a converter report zero dates.
 
     Zero dates are written as NULL, or as 1970-01-01 where the column is NOT NULL (types-seen; Debezium, Temporal
@@ -225,7 +225,7 @@ def _with_zero_dates(column: ColumnType, convert: RawConverter, on_loss: Lost) -
     return convert if column.nullable else lambda literal: _epoch(convert(literal), on_loss)
 
 
-def _epoch(literal: str, on_loss: Lost) -> str:
+def _epoch(literal: str, on_loss: OnLoss) -> str:
     if literal in (values.EPOCH_DATE, values.EPOCH_DATETIME):
         on_loss("1970-01-01 in a NOT NULL column may be this date or a zero date")
     return literal
@@ -241,7 +241,7 @@ def _reversed(literal: str) -> str:
 
 
 _INTEGERS: Final[dict[str, _Rule]] = {
-    "bigint": lambda _modes, column, _lost: Conversion(_unsigned, usual.NATURAL_NUMBER) if column.unsigned else None
+    "bigint": lambda _modes, column, _on_loss: Conversion(_unsigned, usual.NATURAL_NUMBER) if column.unsigned else None
 }
 _REALS: Final[dict[str, _Rule]] = {
     "decimal": _decimal,
@@ -249,14 +249,14 @@ _REALS: Final[dict[str, _Rule]] = {
     "double": _always(lambda literal: literals.double_number(_real(literal)), usual.DOUBLE_NUMBER),
 }
 _STRINGS: Final[dict[str, _Rule]] = {"decimal": _decimal_text, **dict.fromkeys(BINARY_WORDS, _binary_text)}
-_ENUMS: Final[dict[str, _Rule]] = {"enum": lambda _modes, column, lost: enum_names(column, lost)}
+_ENUMS: Final[dict[str, _Rule]] = {"enum": lambda _modes, column, on_loss: enum_names(column, on_loss)}
 _JSON: Final[dict[str, _Rule]] = {
     **_INTEGERS,
     **_REALS,
     **dict.fromkeys(BINARY_WORDS, _binary),
     "bit": _always(_bits),
     "json": _always(lambda literal: document(unquoted(literal)) if is_text(literal) else literal, usual.JSON_DOCUMENT),
-    "date": lambda _modes, column, lost: Conversion(_with_zero_dates(column, _temporal(values.date_days), lost)),
+    "date": lambda _modes, column, on_loss: Conversion(_with_zero_dates(column, _temporal(values.date_days), on_loss)),
     "time": _time,
     "datetime": _datetime,
     "timestamp": _always(lambda literal: values.zoned_timestamp(_string(literal))),
@@ -269,7 +269,7 @@ def _form(rules: dict[str, _Rule]) -> Form:
     return partial(_by_word, rules)
 
 
-def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, on_loss: Lost) -> Conversion | None:
+def _by_word(rules: dict[str, _Rule], arguments: str, column: ColumnType, on_loss: OnLoss) -> Conversion | None:
     rule = rules.get(column.word)
     modes = DebeziumModes.read(arguments) if arguments else DebeziumModes()
     conversion = rule(modes, column, on_loss) if rule else None
@@ -302,5 +302,5 @@ DEBEZIUM_FORMS: Final[dict[str, Form]] = {
     "float64": _form(_REALS),
     "string": _form(_STRINGS),
     "enum": _form(_ENUMS),
-    "epoch": lambda _arguments, _column, lost: Conversion(lambda literal: _epoch(literal, lost)),
+    "epoch": lambda _arguments, _column, on_loss: Conversion(lambda literal: _epoch(literal, on_loss)),
 }

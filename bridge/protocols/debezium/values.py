@@ -13,7 +13,7 @@ from typing import Final
 
 from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import Lost
+from bridge.protocols.values.column_types import OnLoss
 
 EPOCH_DATE: Final = "'1970-01-01'"
 EPOCH_DATETIME: Final = "'1970-01-01 00:00:00'"
@@ -74,19 +74,19 @@ def unscaled(value: str, scale: int) -> str:
     return literals.decimal("-" + text if number < 0 else text)
 
 
-def decimal_of_double(value: float, precision: int, scale: int, lost: Lost) -> str:
+def decimal_of_double(value: float, precision: int, scale: int, on_loss: OnLoss) -> str:
     """Gives the DECIMAL from which a double was made.
 
     It is exact where no other decimal of this scale is as near to the double: the decimals of a column are 10^-scale
     apart, the doubles around a value one unit in the last place.  Otherwise it is the decimal with the fewest digits in
-    the column's range, and `lost` is called.
+    the column's range, and `on_loss` is called.
     """
     if ulp(value) * _POWERS[scale] <= 1:
         literal = f"{value:.{scale}f}"
         if float(literal) != value:
             raise DecodeError(f"{value!r} has more digits than DECIMAL({precision},{scale}), which would cut it")
         return literal
-    lost(
+    on_loss(
         f"DECIMAL({precision},{scale}) values come as float64, which cannot tell values beyond 15 digits apart"
         f" ({value!r} is the first seen)"
     )

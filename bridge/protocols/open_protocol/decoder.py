@@ -149,12 +149,12 @@ class OpenProtocolDecoder(PlainDecoder):
                 old_image = image_before(layout, was, row)
         return RowChange(kind, commit_ts, index, schema, table, layout.columns, layout.key, old_image, image, cut)
 
-    def _image(self, columns: Columns, *which: str | Kind) -> tuple[Layout, dict[str, Any]]:
+    def _image(self, columns: Columns, *layout_key: str | Kind) -> tuple[Layout, dict[str, Any]]:
         """Removes the values of an image from `columns`; gives the values, and the layout of what is left."""
         row = {name: column.pop("v") for name, column in columns.items()}
-        layout = self.layouts[which]
+        layout = self.layouts[layout_key]
         if layout is None or layout.types != columns or layout.names != tuple(columns):
-            layout = self.layouts[which] = self._layout(columns)
+            layout = self.layouts[layout_key] = self._layout(columns)
         self.layout = layout
         return layout, row
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from bridge.events import Code
 from bridge.protocols.decoder import DecodeError, excerpt
 from bridge.protocols.values import literals
-from bridge.protocols.values.column_types import BINARY_WORDS, Column, ColumnType, Conversion, Form, Lost, of_text
+from bridge.protocols.values.column_types import BINARY_WORDS, Column, ColumnType, Conversion, Form, OnLoss, of_text
 from bridge.protocols.values.literals import Converter
 
 _ESCAPE: Final = re.compile(
@@ -67,7 +67,7 @@ QUOTED_FORM: Final = "quoted"
 """The form of texts that are quoted bytes where the target's column holds bytes."""
 
 
-def _conversion(_arguments: str, column: ColumnType, _lost: Lost) -> Conversion | None:
+def _conversion(_arguments: str, column: ColumnType, _on_loss: OnLoss) -> Conversion | None:
     if column.word not in BINARY_WORDS:
         return None
     return of_text(literals.zero_padded(column.precision, _bytes) if column.word == "binary" else _bytes)
@@ -164,10 +164,10 @@ def column_of(types: TypeCodes, name: str, column: Mapping[str, Any]) -> Column:
     code, flags = column["t"], flags_of(column)
     if column.get("f") is None and code in _FLAGLESS_TYPES:
         return _FLAGLESS_TYPES[code]
-    found = (_BINARY_TYPES if flags & _BINARY_FLAG else types).get(code) or types.get(code)
-    if found is None:
+    entry = (_BINARY_TYPES if flags & _BINARY_FLAG else types).get(code) or types.get(code)
+    if entry is None:
         raise DecodeError(f"column {excerpt(name)} is of the unknown type {excerpt(code)}", Code.UNKNOWN_TYPE)
-    label, convert = found
+    label, convert = entry
     declared = "" if column.get("f") is None else label.lower() + " unsigned" * bool(flags & _UNSIGNED_FLAG)
     return Column(label, convert, declared=declared)
 

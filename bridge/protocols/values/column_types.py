@@ -63,7 +63,7 @@ def decimal_of_double(scale: int) -> Usual:
 RawConverter = Callable[[str], str]
 """Turns a raw literal into a ready one."""
 
-Lost = Callable[[str], None]
+OnLoss = Callable[[str], None]
 """Is called with a reason in words when the format has lost a part of a value."""
 
 
@@ -105,7 +105,7 @@ class ColumnType(NamedTuple):
     has_number_name: bool = False
 
 
-Form = Callable[[str, ColumnType, Lost], Conversion | None]
+Form = Callable[[str, ColumnType, OnLoss], Conversion | None]
 """(arguments after the form's colon, the target's column, the function to call for losses) -> conversion, or None where
 raw literals are ready as they are."""
 
@@ -122,7 +122,7 @@ def column_type(text: str, *, nullable: bool, charset: str | None = None) -> Col
     return ColumnType(match[1], precision, int(match[3] or 0), bool(match[4]), nullable, *names)
 
 
-def enum_names(column: ColumnType, on_loss: Lost) -> Conversion | None:
+def enum_names(column: ColumnType, on_loss: OnLoss) -> Conversion | None:
     """Makes the conversion of ENUM values that come by their names, in which the error value 0 is ''; None where no
     member has that name, too."""
     if not column.has_empty_name:

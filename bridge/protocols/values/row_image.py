@@ -34,7 +34,7 @@ from bridge.protocols.ckafka.raw import CKAFKA_FORMS
 from bridge.protocols.debezium.raw import DEBEZIUM_FORMS
 from bridge.protocols.decoder import FAILURES, DecodeError, check_name, excerpt, explain
 from bridge.protocols.open_protocol.types import OPEN_FORMS
-from bridge.protocols.values.column_types import NONE, Column, ColumnType, Conversion, Form, Lost, RawConverter, Usual
+from bridge.protocols.values.column_types import NONE, Column, ColumnType, Conversion, Form, OnLoss, RawConverter, Usual
 from bridge.protocols.values.literals import NULL, Converter
 
 FORMS: Final[dict[str, Form]] = {**DEBEZIUM_FORMS, **CKAFKA_FORMS, **CANAL_FORMS, **OPEN_FORMS}
@@ -95,7 +95,7 @@ def _split(columns: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     return names, tuple(form for form, _, _ in parts), tuple(declared for _, _, declared in parts)
 
 
-def raw_converter(form: str, column: ColumnType, on_loss: Lost) -> RawConverter | None:
+def raw_converter(form: str, column: ColumnType, on_loss: OnLoss) -> RawConverter | None:
     """Gives the function that turns a column's raw literals into ready ones, NULL included; None when they are ready as
     they are.
 
@@ -113,7 +113,7 @@ def usual_values(form: str, column: ColumnType) -> Usual:
     return conversion.usual if conversion else NONE
 
 
-def _conversion(form: str, column: ColumnType, on_loss: Lost) -> Conversion | None:
+def _conversion(form: str, column: ColumnType, on_loss: OnLoss) -> Conversion | None:
     name, _, arguments = form.partition(":")
     return FORMS[name](arguments, column, on_loss) if name else None
 

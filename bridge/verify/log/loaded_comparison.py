@@ -109,7 +109,7 @@ def hash_ranges(
 class LoadedTable:
     """A table, or some ranges of it, whose expected rows are in a session.
 
-    refused: what the target said when it refused a value, "" when it took them all.
+    refusal: what the target said when it refused a value, "" when it took them all.
     """
 
     table: LoggedTable
@@ -182,13 +182,13 @@ def table_notes(table: LoggedTable) -> tuple[str, ...]:
 
 
 def log_notes(
-    control: Control, lost: Iterable[tuple[PartitionId, Extent]], names: Collection[TableName], options: VerifyOptions
+    control: Control, gaps: Iterable[tuple[PartitionId, Extent]], names: Collection[TableName], options: VerifyOptions
 ) -> Iterator[str]:
     """Notes what of the log is not compared.
 
-    lost: partitions whose first messages Kafka no longer holds.  names: the tables of the log.
+    gaps: partitions whose first messages Kafka no longer holds.  names: the tables of the log.
     """
-    for (topic, partition), extent in lost:
+    for (topic, partition), extent in gaps:
         yield (
             f"{topic}/{partition} begins at offset {extent.low:,}: of tables made before its first message, rows that"
             " no message mentions are not covered"

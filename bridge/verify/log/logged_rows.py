@@ -170,7 +170,7 @@ class _GroupShape(NamedTuple):
     """What the row changes of a group have in common.
 
     number: of the table in the plan.  width: how many literals their images have.
-    kept: the positions of those that count, in the order of the table's columns; names: these columns.
+    positions: of those that count, in the order of the table's columns; names: these columns.
     columns: the same with the forms of their values (`row_image`).
     """
 
