@@ -13,14 +13,14 @@ class SourceDefaults(NamedTuple):
 
     charset, collation: the defaults of a database.  by_charset: the default collations of character sets; one that is
     not listed has the target's own default.  compares_bytes: whether texts of all collations are compared byte by byte,
-    blanks at the end included.  are_told: whether the operator has told them.
+    blanks at the end included.  are_configured: whether the operator has set them.
     """
 
     charset: str
     collation: str
     by_charset: Mapping[str, str]
     compares_bytes: bool = False
-    are_told: bool = False
+    are_configured: bool = False
 
     def but(self, defaults: Mapping[str, str]) -> SourceDefaults:
         """Gives those of a server with other settings: the collation of its databases (`server`), and of charsets."""
@@ -28,7 +28,7 @@ class SourceDefaults(NamedTuple):
         collation = by_name.pop("server", self.collation)
         charset = self.charset if collation == self.collation else collation.partition("_")[0]
         by_charset = {**self.by_charset, **by_name}
-        return self._replace(charset=charset, collation=collation, by_charset=by_charset, are_told=bool(defaults))
+        return self._replace(charset=charset, collation=collation, by_charset=by_charset, are_configured=bool(defaults))
 
 
 _TIDB: Final = {
@@ -112,7 +112,7 @@ class CollationRules:
     def _is_utf8(self, target: KnownCollations, charset: str) -> bool:
         """TiDB's latin1 holds whatever utf8mb4 does (TiDB manual, "Character Set and Collation")."""
         is_latin1 = target.knows("latin1_swedish_ci")
-        is_tidb = self.source.by_charset.get("latin1") == "latin1_bin" and not self.source.are_told
+        is_tidb = self.source.by_charset.get("latin1") == "latin1_bin" and not self.source.are_configured
         return charset == "latin1" and is_latin1 and is_tidb
 
     def _candidates(self, target: KnownCollations, name: str) -> Iterator[str]:

@@ -232,7 +232,7 @@ def distinct(rows: pa.Table, names: Sequence[str]) -> tuple[list[tuple[Any, ...]
     for column in columns:
         if not _is_repeated(column):
             codes = combined(codes, column.dictionary_encode(null_encoding="encode"))
-    first = ends(codes)[0]
+    first = first_and_last(codes)[0]
     order = np.argsort(first)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -294,7 +294,7 @@ def numbered(codes: Longs) -> Longs:
     return numbers
 
 
-def ends(codes: Longs) -> tuple[Longs, Longs]:
+def first_and_last(codes: Longs) -> tuple[Longs, Longs]:
     """Gives the first and the last row of each number from 0."""
     rows = np.arange(len(codes))
     first = np.empty(codes.max(initial=-1) + 1, np.int64)

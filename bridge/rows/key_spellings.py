@@ -19,7 +19,7 @@ from bridge.ddl.collation_tables import OLD_COLLATIONS
 from bridge.errors import ApplyError
 from bridge.events import Kind
 from bridge.model import Column, Table, TableName
-from bridge.rows.gathering import ends
+from bridge.rows.gathering import first_and_last
 from bridge.rows.key_steps import ShapedRows, Steps
 from bridge.rows.literal_offsets import joined, parts_of
 
@@ -171,7 +171,7 @@ def expected_keys(rows: ShapedRows, steps: Steps) -> Mapping[TableName, pa.Array
         return {}
     lacks_old_row = (rows.changes["kind"].to_numpy() == Kind.UPDATE) & ~rows.before.is_image
     hidden = {shapes[number].table.name for number in np.unique(rows.shape_of[lacks_old_row])}
-    comes, _ = ends(steps.number)
+    comes, _ = first_and_last(steps.number)
     comes = comes[steps.is_image[comes]]
     shape_of = rows.shape_of[steps.row[comes]]
     return {

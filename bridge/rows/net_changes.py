@@ -19,7 +19,7 @@ from bridge.errors import AheadOfTargetError, ApplyError, RefusedRowsError
 from bridge.events import SEP, Code, Kind
 from bridge.model import Table, TableName
 from bridge.protocols.values.row_image import split_forms
-from bridge.rows.gathering import Longs, distinct, ends, position_of, take_texts
+from bridge.rows.gathering import Longs, distinct, first_and_last, position_of, take_texts
 from bridge.rows.grains import facts_of, is_odd, may_decide, why_by_transaction
 from bridge.rows.key_spellings import expected_keys, folded_keys
 from bridge.rows.key_steps import (
@@ -179,7 +179,7 @@ def last_of_keys(rows: ShapedRows) -> Longs:
     shapes have one.
     """
     steps = Steps.of(rows)
-    return steps.row[ends(steps.number)[1]]
+    return steps.row[first_and_last(steps.number)[1]]
 
 
 def shapes_of(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[list[RowShape], Longs]:
@@ -189,7 +189,7 @@ def shapes_of(catalog: Mapping[TableName, Table], changes: pa.Table) -> tuple[li
     shapes: list[RowShape] = []
     numbers: dict[tuple[str, str, str, tuple[str, ...]], int] = {}
     number_of = []
-    first_of = ends(kind_of)[0]
+    first_of = first_and_last(kind_of)[0]
     for kind, (schema, name, columns, message_key) in enumerate(kinds):
         table = catalog[TableName(schema, name)]
         require_key(table, columns, message_key, changes, first_of[kind])
@@ -226,7 +226,7 @@ class _Keyed:
             rows = ShapedRows.of(rows.shapes, rows.shape_of[is_keyed], rows.changes.filter(pa.array(is_keyed)))
         shapes, steps = rows.shapes, Steps.of(rows)
         refuse_meeting_shards(rows, steps)
-        first, last = ends(steps.number)
+        first, last = first_and_last(steps.number)
         shape = rows.shape_of[steps.row[last]]
         is_freed = freed(rows, steps.has_old_row[first], steps.row[first], steps.row[last])
         state = np.where(steps.is_image[last], np.where(is_freed, _FREED, _IMAGE), _ABSENT)

@@ -451,7 +451,7 @@ def in_order(events: pa.Table, numbers: npt.NDArray[np.int64] | None = None) -> 
     return take_rows(events, numbers[np.lexsort(keys)])  # quick where most rows are in order already
 
 
-def ends_of(events: pa.Table) -> dict[PartitionId, int]:
+def next_offsets(events: pa.Table) -> dict[PartitionId, int]:
     """Gives the offset after the last event of each partition."""
     where, codes = partitions_of(events)
     ends = np.zeros(len(where), np.int64)

@@ -26,7 +26,7 @@ from bridge.protocols.fast.readiness import Readiness
 from bridge.protocols.fast.texts import room
 from bridge.protocols.values.column_types import ColumnType, column_type
 from bridge.protocols.values.row_image import declared_types, raw_converter, split_forms, usual_values
-from bridge.rows.gathering import Longs, distinct, ends, position_of, with_column
+from bridge.rows.gathering import Longs, distinct, first_and_last, position_of, with_column
 from bridge.rows.literal_offsets import (
     TEXT,
     Cells,
@@ -159,7 +159,7 @@ def shapes_typed(
         return changes
     shapes, changes = _with_true_names(shapes, shape_of, changes)
     unchecked = [number for number, shape in enumerate(shapes) if (shape[0].name, shape[1]) not in checked]
-    firsts = pa.array(ends(shape_of)[0][unchecked])
+    firsts = pa.array(first_and_last(shape_of)[0][unchecked])
     moments = (changes[name].take(firsts).to_pylist() for name in ("commit_ts", "by_time"))
     for number, commit_ts, by_time in zip(unchecked, *moments, strict=True):
         table, columns = shapes[number]

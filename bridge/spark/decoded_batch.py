@@ -27,7 +27,7 @@ from bridge.model import NO_ENDS, PartitionId
 from bridge.protocols import DecodeOptions, Decoder, make_decoder
 from bridge.protocols.batch_decode import EventDecoder, Messages, decode_messages, do_nothing
 from bridge.rows.gathering import Amount, masked, take_rows, together
-from bridge.rows.order_and_slices import Part, RowChanges, ends_of, in_order
+from bridge.rows.order_and_slices import Part, RowChanges, in_order, next_offsets
 from bridge.spark.event_transfer import Chunk, export_events, import_events, is_file
 from bridge.spark.kept_rows import CHUNK_BYTES, FileChunk, Span, SparkChunks
 from bridge.spark.process_memory import freeze_loaded_modules, return_freed_memory
@@ -70,7 +70,7 @@ class DecodedBatch:
     def of(cls, events: pa.Table, ends: Mapping[PartitionId, int] = NO_ENDS, *, is_cut: bool = False) -> Self:
         """Takes events that are all here.  ends: as of `ending_at`."""
         by_time = bool(pc.any(events["by_time"]).as_py())
-        return cls(events, ends_of(events) | dict(ends), by_time=by_time, is_cut=is_cut)
+        return cls(events, next_offsets(events) | dict(ends), by_time=by_time, is_cut=is_cut)
 
     def ending_at(self, ends: Mapping[PartitionId, int], *, is_cut: bool = False) -> Self:
         """Gives it with the offsets after the last messages read, as far as these are known: they may have no

@@ -214,7 +214,7 @@ class Planner:
         if rewritten.local and self._rules.timezone is None:
             log.warning("local_times_in_utc", what=rewritten.local, statement=change.text, fix=_ZONE_FIX)
         assumed = {step.after for step in rewritten.steps if step.why.startswith(OF_SOURCE)} - self._assumed
-        if assumed and not self._rules.is_from_tidb and not self._rules.collations.source.are_told:
+        if assumed and not self._rules.is_from_tidb and not self._rules.collations.source.are_configured:
             self._assumed |= assumed
             log.warning("collation_assumed", what=" ".join(assumed), statement=change.text, fix=_COLLATION_FIX)
         return rewritten

@@ -20,7 +20,7 @@ from bridge.mysql.state.ddl_journal import DONE_BY_HAND
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow
 from bridge.pipeline.by_partitions.row_schemas import UnclearRows
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, SENT
-from bridge.rows.gathering import Longs, distinct, ends, numbered
+from bridge.rows.gathering import Longs, distinct, first_and_last, numbered
 from bridge.rows.moments import Moment, coordinates_of, names_of
 from bridge.tso import ms_tso, tso_ms
 
@@ -63,7 +63,7 @@ class AppliedPlaces:
         some = rows.take(pa.array(told)) if len(told) < rows.num_rows else rows
         _, of_name = distinct(some, ("topic", "schema", "table"))
         partitions = some["partition"].to_numpy()
-        _, last = ends(numbered(of_name * (int(partitions.max()) + 1) + partitions))
+        _, last = first_and_last(numbered(of_name * (int(partitions.max()) + 1) + partitions))
         columns = ("topic", "partition", "schema", "table", "place")
         for row, ts in zip(
             some.select(columns).take(pa.array(last)).to_pylist(), times[told[last]].tolist(), strict=True

@@ -25,7 +25,7 @@ from bridge.pipeline.by_transactions.transaction_queue import TransactionQueue
 from bridge.pipeline.order import BadMessage, Order, Starts, control_events
 from bridge.protocols.debezium.transactions import NO_TRANSACTION
 from bridge.rows.gathering import Amount, Longs, masked
-from bridge.rows.order_and_slices import RowChanges, ends_of
+from bridge.rows.order_and_slices import RowChanges, next_offsets
 from bridge.spark.decoded_batch import DecodedBatch
 
 _ALWAYS = 1 << 62
@@ -97,7 +97,7 @@ class TransactionOrder(BoundaryOrder):
         if len(kinds):
             self._came_at = self._clock()
             has_row = (kinds <= int(Kind.DELETE)) | (kinds == int(Kind.TRANSACTION))
-            self._with_rows.update(ends_of(masked(batch.events, has_row)))
+            self._with_rows.update(next_offsets(masked(batch.events, has_row)))
         repeated, passed = self._queue.take(masked(batch.events, is_told), self._batch, self._clock())
         self._counts.repeated += repeated
         late = tuple(change for one in passed if (change := self._judged(one)) is not None)

@@ -25,7 +25,7 @@ from bridge.rows.gathering import (
     combined,
     distinct,
     divided,
-    ends,
+    first_and_last,
     masked,
     numbered,
     partitions_of,
@@ -118,7 +118,7 @@ def _grouped(plan: LogPlan, changes: pa.Table) -> tuple[list[RowGroup], Longs]:
     kinds, kind_of = distinct(changes, ("schema", "table", "columns", "key"))
     are_covered, are_unclear = _are_covered(plan, changes)
     numbers = numbered(kind_of * 4 + are_covered * 2 + are_unclear)
-    first = ends(numbers)[0]
+    first = first_and_last(numbers)[0]
     is_image = changes["kind"].to_numpy() != int(Kind.DELETE)
     have_images = np.bincount(numbers[is_image], minlength=len(first)).astype(np.bool_)
     groups = []
