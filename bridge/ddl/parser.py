@@ -380,9 +380,8 @@ _AFTER_TABLES: Final = frozenset({"SELECT", "WHERE", "HAVING", "LIMIT", "UNION"}
 
 
 def _bare_tables(query: Sequence[Token]) -> Iterator[str]:
-    """Gives the tables of a query that have no database.  Names of a WITH at its beginning are none behind what they
-    stand for, nor in it if it is RECURSIVE.  A FROM without a SELECT in the same parentheses is that of a function:
-    EXTRACT(YEAR FROM a)."""
+    """Gives the tables of a query that have no database.  A name of a WITH at its beginning is no table behind its
+    definition, and in it if RECURSIVE; nor is what stands behind the FROM of a function, as in EXTRACT(YEAR FROM a)."""
     words = [token.word for token in query[:2]]
     open_names, names_of_with = list[str | None](), set[str | None]()
     pairs = pairwise([END, *query])  # .t is a table of the session's database

@@ -5,9 +5,9 @@ A rule changes a span of the text or leaves an item out, and says why to the ope
 Tells which syntax a target knows.
 
 The flavours and versions that know a syntax are rows of a table, each with its source.  So a flavour that no test
-server has is data, which can be checked against its manual, and not a branch of
-code.  tests/ddl/test_server_features.py asks MariaDB 11.4 and 10.11, MySQL 8.0.31 and 5.7.22 whether each row is true
-of them; it was also run by hand on 8.0.12 and 8.0.15.
+server has is data, which can be checked against its manual, and not a branch of code.
+tests/ddl/test_server_features.py asks MariaDB 11.4 and 10.11, MySQL 8.0.31 and 5.7.22 whether each row is true of them;
+it was also run by hand on 8.0.12 and 8.0.15.
 """
 
 from __future__ import annotations

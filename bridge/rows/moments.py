@@ -71,9 +71,8 @@ class Places:
         return cls(numbers, len(texts))
 
     def ranks(self) -> Longs | None:
-        """Gives numbers that ascend with the places; None where these are not all comparable: those of several servers,
-        or of events of which some tell none, or when they were sent.  Sets of transactions ascend with how many they
-        have."""
+        """Gives numbers that ascend with the places (of sets of transactions, their sizes); None where not all are
+        comparable: they are of several servers, or of sendings, or some events have none."""
         if (
             not self.numbers
             or SENT in self.numbers

@@ -29,10 +29,8 @@ class ProgressListener(Protocol):
 
 @dataclass(frozen=True)
 class VerifyOptions:
-    """section: the settings of verify; max_load: status variable and its limit; fix_file: where the fixing statements
-    go, None for nowhere; ddl: how the target's tables are made; row_rules: which tables are compared, and what is done
-    with their row changes.
-    """
+    """The options.  section: the settings of verify.  max_load: limits of status variables.  fix_file: where the fixing
+    statements go, None for nowhere.  ddl: how the target's tables are made.  row_rules: as of the pipeline."""
 
     section: VerifySection = field(default_factory=VerifySection)
     max_load: MostLoad = field(default_factory=dict)

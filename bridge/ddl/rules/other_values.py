@@ -228,9 +228,8 @@ def _other_conversion(item: Item, statement: StatementParts, site: Site) -> _Oth
 
 
 def _shortened(kind: str, becomes: str, site: Site) -> str:
-    """Gives the condition of the rows whose time gets other digits of its fraction.  MariaDB cuts them off, other
-    servers round; some can be told to do what the upstream does (Feature.FRACTION_MODE).  Half a second below nothing
-    is rounded down or up."""
+    """Gives the condition of the rows whose time gets another fraction.  MariaDB cuts digits off, other servers round;
+    some have a mode for the other way (Feature.FRACTION_MODE).  Half a second below 0 is rounded down or up."""
     digits = _DIGITS.match(becomes)
     unit = 10 ** (_FRACTION_DIGITS - int(digits[1] or 0)) if digits else 1
     loses = f"MICROSECOND({{0}}) MOD {unit} <> 0"
@@ -271,9 +270,8 @@ def _debezium_reads(definition: str) -> tuple[str, bool, bool, str]:
 
 
 def _rows_it_fills(item: Item, statement: StatementParts, site: Site) -> str:
-    """Gives the condition of the rows whose values the server makes up, "" where there are none.  A column that becomes
-    AUTO_INCREMENT has the rows with NULL numbered, and those with 0 where the session's mode does not forbid it, which
-    no message tells."""
+    """Gives the condition of the rows whose values the server makes up, "" for none.  AUTO_INCREMENT numbers rows with
+    NULL, and those with 0 unless the session's mode forbids it, which no message tells."""
     if item.change is C.ADD_COLUMN:
         return "TRUE"
     former = former_definition(item, statement, site)

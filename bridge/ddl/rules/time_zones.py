@@ -151,13 +151,12 @@ _LOST: Final = (
 
 
 def by_mode(statement: StatementParts, site: Site) -> None:
-    """Refuses, until it is approved, the operator ||, which joins texts with PIPES_AS_CONCAT, and is OR without it; and
-    in an expression the name of a column in double quotes, and any in a view: with ANSI_QUOTES it is the column, else a
-    text.
+    """Refuses, until it is approved, what means something else in another mode of the upstream's session:
 
-    So it does, but for TiDB's and a snapshot's, with a backslash in any text but a comment.  It begins an escape, but
-    with NO_BACKSLASH_ESCAPES it is one.  And with a letter that was lost: Debezium's connector reads all statements as
-    UTF-8, also those of sessions with another `character_set_client`.
+    * the operator ||, which joins texts with PIPES_AS_CONCAT, and is OR without it;
+    * double quotes in a view, or around a column's name in an expression: with ANSI_QUOTES a column, else a text;
+    * a backslash, an escape but with NO_BACKSLASH_ESCAPES, and a letter that was lost, as Debezium's connector reads
+      all statements as UTF-8, whatever `character_set_client`; not in comments, nor of TiDB and snapshots.
     """
     if site.is_approved:
         return

@@ -192,8 +192,7 @@ def _changes(net: OrderedChanges) -> Iterator[Change]:
 
 @dataclass(frozen=True)
 class Moment:
-    """Changes that have no order among themselves.  zero: what an ENUM's error value is copied from, "" where a literal
-    writes it."""
+    """Changes that have no order among themselves.  zero: what an ENUM's error value is copied from, "" for none."""
 
     table: Table
     key: tuple[str, ...]
