@@ -12,8 +12,9 @@ from bridge.ddl.classes import StatementKind
 from bridge.ddl.clauses import Item, StatementParts, at, closing, outer
 from bridge.ddl.lexer import END, Token
 from bridge.ddl.rule import Site, UnsupportedError, former_definition
+from bridge.ddl.rules.other_values import MOMENTS
 
-_MOMENTS: Final = frozenset({"CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP", "FROM_UNIXTIME"})
+_MOMENTS: Final = MOMENTS | {"FROM_UNIXTIME"}
 _DAYS: Final = frozenset({"CURRENT_DATE", "CURDATE", "CURRENT_TIME", "CURTIME"})
 _NO_MOMENT: Final = frozenset("0-: .")
 """The characters of a zero date, which is the same in every zone."""

@@ -72,7 +72,7 @@ class Fingerprint:
 
 def canonical(column: ColumnInfo, alias: str = "") -> str:
     """Writes the SQL expression of a value as text or bytes that all flavours print alike; NULL stays NULL."""
-    name = quote_name(alias, column.name) if alias else quote_name(column.name)
+    name = _quoted(column, alias)
     match column.value_class:
         case ValueClass.INTEGER | ValueClass.DECIMAL:
             return f"{name}+0" if "zerofill" in column.type else name
