@@ -82,7 +82,7 @@ def test_logging_in(registry: Registry, given: tuple[str, ...], login: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("path", "schema_id", "ask"),
+    ("path", "schema_id", "asked"),
     [
         ("", ID, "/schemas/ids/7"),
         ("/apis/ccompat/v7/", ID, "/apis/ccompat/v7/schemas/ids/7"),
