@@ -76,7 +76,7 @@ class Intake:
         self._limit, self._most_bytes = settings.messages_per_batch, settings.bytes_at_once
         self._room = Amount(settings.driver_rows - largest.rows, settings.driver_bytes - largest.bytes)
         self._part_size = PartSize(self._limit, self._most_bytes)
-        self._known = set(order.positions)
+        self._partitions = set(order.positions)
         self._next = {where: start.offset for where, start in order.positions.items()}
         self._batch: MicroBatch | None = None
         self._stays = False
@@ -153,7 +153,7 @@ class Intake:
         applier has a place for it.  A failure becomes the applier's."""
         try:
             self._worker.phases.decoding(begins=True)
-            if all(self._accepted(*one) for one in self._parts(chunks)):
+            if all(self._accepted(*part) for part in self._parts(chunks)):
                 return
         except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)
@@ -171,11 +171,11 @@ class Intake:
 
     def _accepted(self, part: MicroBatch, decoded: DecodedBatch) -> bool:
         """Gives a part to the applier; False when nobody takes it any more."""
-        there = self._topics.partitions(self._closed.is_set)
-        if there is None:
+        partitions = self._topics.partitions(self._closed.is_set)
+        if partitions is None:
             return False
         self._follow_on(part)
-        decoded = self._with_added_partitions(there, decoded)
+        decoded = self._with_added_partitions(partitions, decoded)
         if self._order.takes_rows:
             decoded = decoded.divided()
         if not self._worker.offer(decoded, self._closed.is_set):
@@ -239,11 +239,11 @@ class Intake:
                 )
         self._ends.update(part.ends)
 
-    def _with_added_partitions(self, there: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
+    def _with_added_partitions(self, partitions: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
         """Adds the partitions of which nothing was read yet.  The planner finds added partitions later than Kafka
         has them, and they may hold changes below the boundaries that were read."""
-        added = there - self._known - decoded.read.keys()
-        self._known |= there | decoded.read.keys()
+        added = partitions - self._partitions - decoded.read.keys()
+        self._partitions |= partitions | decoded.read.keys()
         if not added:
             return decoded
         log.info("partition_added", partitions=sorted(added))

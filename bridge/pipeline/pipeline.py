@@ -152,12 +152,10 @@ class Pipeline:
         writer, ends = working.writer, working.ends
         for topic in self._assembly.source.compacted():
             log.warning("topic_is_compacted", topic=topic, fix=COMPACTION_FIX)
-        known, begin = owned.progress.positions, owned.progress.start_ts
-        gone = [
-            f"{topic}/{number}" for (topic, number), at in extents.items() if at.low and (topic, number) not in known
-        ]
-        if gone and self._assembly.source.is_kafka and (known or not begin):
-            log.warning("beginning_is_gone", partitions=few(gone), fix=_GONE_FIX)
+        positions, begin = owned.progress.positions, owned.progress.start_ts
+        truncated = [f"{w[0]}/{w[1]}" for w, extent in extents.items() if extent.low and w not in positions]
+        if truncated and self._assembly.source.is_kafka and (positions or not begin):
+            log.warning("beginning_is_gone", partitions=few(truncated), fix=_GONE_FIX)
         transactions = self._assembly.transactions(owned.progress, extents)
         reading = self._assembly.reading(
             self._keep_topics(owned.ownership, ends),
