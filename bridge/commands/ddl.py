@@ -26,7 +26,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.schema_changes.ddl_fingerprint import skipped_before
 from bridge.mysql.schema_changes.ddl_plan import OnTarget
-from bridge.mysql.schema_changes.ddl_session import UTC, known_zone
+from bridge.mysql.schema_changes.ddl_session import UTC, session_zone
 from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
@@ -139,7 +139,7 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
     around = OnTarget(session, journal)
     if what := kept_key(text, known, around.unique_keys, around.column_definition):
         return f"rows that differ upstream would overwrite each other: {what}"
-    is_utc = known_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
+    is_utc = session_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
     return wrong_without(text, known, around.column_definition, is_utc=is_utc)
 
 
@@ -216,7 +216,7 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
         table = ProgressTable(settings.name, settings.target.schema_name)
         known = table.exists(session)
         around: Surroundings = OnTarget(session, Journal(table.name, table.schema)) if known else Surroundings()
-        yield rules, _site(rules, probe(session), around, known_zone(session, rules.timezone))
+        yield rules, _site(rules, probe(session), around, session_zone(session, rules.timezone))
 
 
 def _site(rules: DdlRules, target: Capabilities, around: Surroundings, timezone: str | None) -> Site:

@@ -238,7 +238,7 @@ class ParallelWriter(Writer):
         self, step: Advance, source: RowStatements, apart: RowStatements, rest: RowStatements
     ) -> StatementSource:
         """Has executors write, and gives what is left for the transaction that moves progress."""
-        is_written = self._retried(lambda: self._written_apart(step, apart))
+        is_written = self._retry(lambda: self._written_apart(step, apart))
 
         def statements(rendering: Rendering) -> Iterable[Statement]:
             if is_written and self._session is self._marked_on:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from bridge.errors import BadMessageError, RefusedRowsError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Kind, RowChange
 from bridge.model import Advance, Entry, SchemaChange, Table, TableName
-from bridge.mysql.apply.run_statement import Refused
+from bridge.mysql.apply.run_statement import Refusal
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.schema_changes.ddl_runner import is_another
 from bridge.mysql.state.ddl_journal import UNREADABLE
@@ -121,7 +121,7 @@ def separate_refused(writer: Writer, table: Table, changes: pa.Table) -> tuple[p
     if not fitting.num_rows:
         return fitting, entries
     net = _in_order(table, fitting)
-    refusals: dict[int, list[Refused]] = {}
+    refusals: dict[int, list[Refusal]] = {}
     for refusal in writer.refused_changes(net):
         refusals.setdefault(refusal.change.number, []).append(refusal)
     halves = []

@@ -209,7 +209,7 @@ class Pipeline:
             progress = ownership.progress()
             ids = topics_to_keep(progress, now)
             if ids != progress.topics and not ownership.table.set_topics(ownership.control, ownership.epoch, ids):
-                raise ownership.lost()
+                raise ownership.lost_error()
             return ids
 
         return retried_at_start(ends.target, self._assembly.target, keep)
