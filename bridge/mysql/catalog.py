@@ -1,10 +1,9 @@
-"""Loads the target's tables as they are now: columns, keys, generated columns; and what they would change
-by themselves when rows are written, by triggers, and by foreign keys that cascade (internals, decision 15).
+"""Loads the target's tables as they are now, and finds what they would change by themselves: triggers, and foreign keys
+that cascade (internals, decision 15).
 
-The upstream's triggers have run there, and the log holds the rows that they wrote; on the target they would run a
-second time.  Cascades run inside MySQL's storage engine, below the binlog, which lacks the rows that they changed.  The
-target would keep these rows, since the bridge's sessions do not follow foreign keys.  TiCDC sends them as ordinary
-rows.
+The log holds the rows that the upstream's triggers wrote; on the target these would be written twice.  MySQL's binlog
+lacks the rows that its cascades changed, and the target would keep them, since the bridge's sessions do not follow
+foreign keys.  TiCDC sends them as ordinary rows.
 """
 
 from __future__ import annotations
@@ -83,11 +82,8 @@ class SideEffect(NamedTuple):
 def find_side_effects(
     session: Session, names: Collection[TableName] | None = None, *, cascades: bool
 ) -> list[SideEffect]:
-    """Finds the side effects of the named tables, or of all tables with None; of foreign keys only with `cascades`.
-    These are those of the tables, and those that refer to them, by which a change of a row changes rows of others.
-
-    Only a user with the TRIGGER privilege on a table sees its triggers.
-    """
+    """Finds the triggers of the named tables (None: of all), and with `cascades` the foreign keys of and to them.  Only
+    a user with the TRIGGER privilege on a table sees its triggers."""
     effects: list[SideEffect] = []
     for part in [None] if names is None else _without_lookalikes(names):
         effects += _triggers(session, part)

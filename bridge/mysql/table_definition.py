@@ -173,8 +173,8 @@ def load_objects(session: Session, names: Iterable[TableName]) -> dict[TableName
 def _of_each(
     names: Iterable[TableName], ask: Callable[[Sequence[TableName]], Mapping[TableName, T]]
 ) -> dict[TableName, T]:
-    """Asks for names, several at a time, and then for each that is missing: MariaDB takes names in a list that are
-    alike but for case or accents for one."""
+    """Asks for several names at a time, and then for each that is missing: in a list, MariaDB takes names that differ
+    only in case or accents for one."""
     distinct_names = sorted(set(names))
     answers: dict[TableName, T] = {}
     for start in range(0, len(distinct_names), _TABLES_PER_QUERY):

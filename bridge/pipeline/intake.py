@@ -98,9 +98,8 @@ class Intake:
         return nested(self._next)
 
     def latest(self) -> Offsets:
-        """Waits for messages, and plans a micro-batch of them.  When the stream has come to its end, or planning fails,
-        which becomes the applier's failure, this returns once the intake is closed, so that Spark begins nothing
-        more."""
+        """Waits for messages, and plans a micro-batch of them.  At the end of the stream, and where planning fails, it
+        returns once the intake is closed, so that Spark begins nothing more.  The failure becomes the applier's."""
         try:
             batch = self._planner.next(self._closed.wait, self._size)
             if batch is not None:
@@ -113,7 +112,7 @@ class Intake:
         self._closed.wait()
         return nested(self._next)
 
-    def known(self) -> Offsets:
+    def newest(self) -> Offsets:
         return nested({**self._next, **self._planner.ends})
 
     @property
@@ -136,10 +135,10 @@ class Intake:
         writers = self._writers_apart
         if writers:
             least = min(_LEAST_STAYING, _TIMES_STAYING * self._part_size.by_rate)
-            stays = self._part_size.wanted(self._limit, processes=writers, least=least)
+            stays = self._part_size.next_size(self._limit, processes=writers, least=least)
             if stays >= LARGE:
                 return stays
-        return self._part_size.wanted()
+        return self._part_size.next_size()
 
     def _may_stay(self, messages: int | None) -> bool:
         """Tells whether the row changes of a micro-batch stay where they are decoded."""

@@ -37,7 +37,7 @@ from bridge.pipeline.status import Status, retried_at_start, status_at_start
 from bridge.pipeline.steering import Gate, LoadWatch, Steering
 from bridge.sources.kafka.topic_guard import (
     COMPACTION_FIX,
-    asked,
+    ask_kafka,
     begins_of,
     check_retained,
     ids_of,
@@ -124,7 +124,7 @@ class Pipeline:
                 self._steering(owned.ownership.table, heartbeat) as steering,
             ):
                 heartbeat.report_on(partial(status_at_start, owned.progress.applied_ts, ends))
-                extents = asked(ends.source, "extents", source.extents)
+                extents = ask_kafka(ends.source, "extents", source.extents)
                 reading = time.monotonic()
                 with GroupOffsets(source, self._settings.source.consumer_group) as group_offsets:
                     working = _Working(writer, ends, heartbeat, steering.gate, group_offsets, self._watcher)
@@ -186,7 +186,7 @@ class Pipeline:
                 log.warning("source_unanswered", why=str(error))
             except TargetWentBack as back:
                 log.warning("target_went_back", why=str(back))
-            extents = asked(ends.source, "extents", self._assembly.source.extents)
+            extents = ask_kafka(ends.source, "extents", self._assembly.source.extents)
 
     def _messages_ahead(self, applier: Applier, extents: Mapping[PartitionId, Extent], end: End) -> int:
         """Counts the messages that are still to be read; SourceError where Kafka no longer holds one."""
@@ -202,7 +202,7 @@ class Pipeline:
     def _keep_topics(self, ownership: Ownership, ends: Ends) -> dict[str, str]:
         """Stores the ids of the topics with the progress, before anything of them is applied; returns them.  Raises
         OwnedError when another process owns the row now."""
-        now = asked(ends.source, "topics", lambda: ids_of(self._assembly.source.topics()))
+        now = ask_kafka(ends.source, "topics", lambda: ids_of(self._assembly.source.topics()))
 
         def keep() -> dict[str, str]:
             ownership.revive()

@@ -89,11 +89,11 @@ class Status:
 
     def document(self) -> dict[str, object]:
         """Returns the status as a JSON document, without what is only for those who watch the port."""
-        said = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _FOR_WATCHERS}
-        return {**said, "applied_time": self.applied_time}
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _FOR_WATCHERS}
+        return {**values, "applied_time": self.applied_time}
 
 
-def said_lags(last_status: Mapping[str, Any]) -> tuple[float, float] | None:
+def reported_lags(last_status: Mapping[str, Any]) -> tuple[float, float] | None:
     """Gives the lags of source and applying, in seconds, of a status that a bridge wrote (`Status.document`).
 
     None where it knew none.

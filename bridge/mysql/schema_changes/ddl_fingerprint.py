@@ -1,10 +1,7 @@
 """Takes a fingerprint of everything that a schema change touches, which tells whether an interrupted change ran.
 
-Compares the objects that a schema change would make with those that exist on the target already, as after an earlier
-replay.
-
-An existing object counts as made when it has everything that the statement would have given it.  To find out, the
-statement runs on a scratch copy.
+Also tells whether what a schema change would make exists already, as after an earlier replay: whether an object has
+all that the statement would have given it.  To find out, the statement runs on a scratch copy.
 """
 
 from __future__ import annotations
@@ -178,9 +175,9 @@ def exists_already(
 def skipped_before(
     journal: Journal, session: Session, routes: Routes, change: SchemaChange, text: str, classified: Classified
 ) -> JournalEntry | None:
-    """Gives the schema change that was skipped or ignored, and would have removed what a statement makes, or what had
-    its name; None without one, or where that was removed since.  What is there then holds what it held before.
+    """Gives the skipped or ignored schema change that would have removed what a statement makes, or what had its name.
 
+    What is there then holds what it held before.  None without one, or where a later change has removed it.
     change: the statement as it came; of a merged table only what was left out of its own shard counts, since rows of
     others are right.  text: as it runs.
     """
