@@ -93,7 +93,7 @@ def find_side_effects(
 
 
 def refuse_side_effects(effects: Sequence[SideEffect], accepts: Callable[[str, str], bool] | None = None) -> None:
-    """Raises TargetError when a wanted table (None: any) has side effects."""
+    """Raises TargetError when one of these tables that it `accepts` (None: any) has side effects."""
     refused = [effect for effect in effects if accepts is None or accepts(*effect.table)]
     if refused:
         more = f", and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""

@@ -20,7 +20,7 @@ _RULE: Final = re.compile(r"(\w+)=(\d+(?:\.\d+)?)")
 def parse_limits(rules: Sequence[str], origin: str) -> dict[str, float]:
     """Reads `Name=N` rules, several in one text separated by commas; UsageError for anything else.
 
-    given: the flag or command that was given them.
+    origin: the flag or command that names them.
     """
     limits: dict[str, float] = {}
     for rule in (part.strip() for text in rules for part in text.split(",")):
@@ -68,7 +68,7 @@ def heartbeat_at(session: Session, table: ProgressTable) -> float | None:
 def lag_excess(newest: float, replicas: Mapping[str, float | None], limit: float) -> str:
     """Tells which replica is further behind than `limit` seconds; "" when none is.
 
-    written_at: the heartbeat on the target.  replicas: the heartbeat that each has, by its place.
+    newest: the heartbeat on the target.  replicas: the heartbeat that each has, by its place.
     """
     for place, heartbeat in replicas.items():
         if heartbeat is None:

@@ -65,7 +65,7 @@ class ControlEvents:
 def control_events(events: pa.Table) -> ControlEvents:
     """Separates boundaries, schema changes and bad messages.
 
-    others: events that are not row changes, in the order of (partition, offset).
+    events: those that are not row changes, in the order of (partition, offset).
     """
     events, left_out = without_left_out(events)
     boundaries: dict[PartitionId, int] = {}

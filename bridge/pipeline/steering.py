@@ -163,7 +163,7 @@ class Limits:
     """What holds the applier back.
 
     paused: why nothing is applied, "" when it is.
-    rate: row changes a second, 0 for no limit; rated: who limits them.
+    rate: row changes a second, 0 for no limit; rate_reason: who limits them.
     """
 
     paused: str = ""

@@ -113,7 +113,7 @@ _SETTINGS: Final = ("bootstrap_servers", "topic", "input", "protocol", "timezone
 class SourceOptions:
     """The options of the data source.
 
-    given: those that are settings, too.  Secret ones are references (`env:NAME`, `file:PATH`), since Spark shows
+    texts: those that are settings, too.  Secret ones are references (`env:NAME`, `file:PATH`), since Spark shows
         options in plans, event logs and its UI; they are read where the settings are asked for.
     most: the most messages of a micro-batch, None for no limit.
     """

@@ -93,7 +93,7 @@ NOWHERE: Final = Place("", -1, -1, "")
 class Reached:
     """The last transaction that is in the target or was due, of all and of each server.
 
-    gone: transactions of which rows came again after they were due.
+    repeated: transactions of which rows came again after they were due.
     """
 
     def __init__(self, place: Place) -> None:

@@ -50,7 +50,7 @@ class TransactionQueue:
     next_ts: the first number that is free (TSO).
     loose_ends: for each partition, the offset before which all rows of no transaction are in the target.
     incomplete: ids of transactions that are due without the rows that they lack.
-    given_up: what these lack, and how many rows, where one became due.
+    shortages: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     most: how much of the rows waits in memory; more are moved to the disk.
     end_at: when the last END came that is no copy of one that was due (the clock's seconds).
@@ -161,27 +161,27 @@ class TransactionQueue:
             if place is None:
                 raise _unplaced(position)
             change, where = SchemaChange(ts, schema, table, text, position, place), (topic, partition)
-            change_ = Statement(change)
-            self.passed[where] = max(change_.number, self.passed.get(where, -1))
+            item = Statement(change)
+            self.passed[where] = max(item.number, self.passed.get(where, -1))
             if offset < self.loose_ends.get(where, 0):
                 continue
-            if change_.is_of_snapshot:
-                self.snapshot.check(change_.number, self.reached.place, position)
+            if item.is_of_snapshot:
+                self.snapshot.check(item.number, self.reached.place, position)
                 self.snapshot.check_statement(change)
-            self.reached.begin_at(change_.server)
+            self.reached.begin_at(item.server)
             last, why = self.reached.place.number, ""
-            if not change_.is_of_snapshot:
-                why = self.reached.contradiction(change_.server, change_.id, change_.number, last, is_change=True)
+            if not item.is_of_snapshot:
+                why = self.reached.contradiction(item.server, item.id, item.number, last, is_change=True)
             if why:
-                self._doubt(change_.id, why, position, is_change=True)
-            if any(o.id == change_.id != NO_TRANSACTION and o.change.place != place for o in self._statements):
-                raise other_binlog(f"the schema change {told_id(change_.id)} has two places", position)
-            is_again = self.reached.is_again(change_.server, change_.id, is_change=True)
+                self._doubt(item.id, why, position, is_change=True)
+            if any(o.id == item.id != NO_TRANSACTION and o.change.place != place for o in self._statements):
+                raise other_binlog(f"the schema change {told_id(item.id)} has two places", position)
+            is_again = self.reached.is_again(item.server, item.id, is_change=True)
             waiting = {(o.change.place, o.change.statement_hash) for o in self._statements}
-            if not change_.is_of_snapshot and not why and (is_again or change_.number <= last):
+            if not item.is_of_snapshot and not why and (is_again or item.number <= last):
                 passed.append(change)
             elif (place, change.statement_hash) not in waiting:
-                self._statements.append(change_)
+                self._statements.append(item)
         return tuple(passed)
 
     def _take_rows(self, events: pa.Table) -> int:

@@ -248,7 +248,7 @@ class PlacedRows:
         return self.are_of(lambda server: server.endswith(f"/{SNAPSHOT_SERVER}"))
 
     def are_of(self, is_match: Callable[[str], bool]) -> Bools:
-        """Tells which rows are of a server of which `is_one` is true."""
+        """Tells which rows are of a server of which `is_match` is true."""
         names, codes = self.of_servers
         are_of: Bools = np.array([is_match(name) for name in names], np.bool_)[codes]
         return are_of

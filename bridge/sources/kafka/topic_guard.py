@@ -124,7 +124,7 @@ def begins_of(progress: Progress, topic_starts: Mapping[str, int | None]) -> dic
     """Returns where each topic begins (TSO); everything below it counts as in the target.  0 for a topic that begins
     with the pipeline.
 
-    given: the topics to be read, each with the beginning that the operator names, None without one.
+    topic_starts: the topics to be read, each with the beginning that the operator names, None without one.
     Raises UsageError when the pipeline reads other topics, or began them elsewhere.  Without this check, a topic's rows
     below applied_ts would be dropped as late ones, or a topic would silently no longer be read.
     """
