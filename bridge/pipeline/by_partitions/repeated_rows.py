@@ -87,7 +87,7 @@ NO_VERDICT: Final = -1
 """A row of which its place does not tell whether it comes for the first time."""
 REPEATED: Final = -2
 MAY_UNDO: Final = -4
-"""One that is applied all the same, as it follows one of another server that may have been sent again."""
+"""A copy that is applied all the same: it follows a row of another server that may be a copy."""
 OF_LAST: Final = -3
 """A row of the last transaction in the target: a copy if a schema change that ran is behind it."""
 
@@ -248,7 +248,7 @@ class RepeatedRows:
         self._since: int | None = None
         self._newest = 0
         self._last: dict[tuple[_RowsOf, bool], SchemaChange] = {}
-        """The last of each table; apart from the others (True) that which may have taken rows or values away."""
+        """The last schema change of each table; by True, the last that may have taken rows or values away."""
         self._warned_ids: set[str] = set()
 
     def note_change(self) -> None:
