@@ -87,7 +87,8 @@ class Quarantine:
     def entry(self, id_: int) -> StoredEntry:
         """Returns the entry with this id; UsageError when there is none."""
         with self._session() as session:
-            entry = self._read(session, id_) if self._is_known(session) else None
+            is_known = self._is_known(session)
+            entry = read_entry(session, self._table.schema, self._table.name, id_) if is_known else None
         if entry is None:
             raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows the entries")
         return entry
@@ -274,9 +275,6 @@ class Quarantine:
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
         schemas = KeptSchemas(entry.schemas, self._options.schemas) if entry.schemas else self._options.schemas
         return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=rules, schemas=schemas))
-
-    def _read(self, session: Session, id_: int) -> StoredEntry | None:
-        return read_entry(session, self._table.schema, self._table.name, id_)
 
     def _is_known(self, session: Session) -> bool:
         return self._table.exists(session) and self._table.read(session) is not None
