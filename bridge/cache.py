@@ -51,8 +51,8 @@ def remove_unused(prefix: str, seconds: float) -> None:
 
     A process that has opened or mapped a file of one keeps it.  What another process builds meanwhile is left alone.
     """
-    found = [path.name.removesuffix(_LOCK).partition(_PARTIAL)[0] for path in cache_folder().glob(f"{prefix}*")]
-    for name in {name for name in found if _unused_seconds(name) > seconds}:
+    names = [path.name.removesuffix(_LOCK).partition(_PARTIAL)[0] for path in cache_folder().glob(f"{prefix}*")]
+    for name in {name for name in names if _unused_seconds(name) > seconds}:
         with suppress(OSError), _locked(name, fcntl.LOCK_EX | fcntl.LOCK_NB):
             if _unused_seconds(name) > seconds:
                 _remove(name)

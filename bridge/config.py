@@ -35,13 +35,13 @@ from bridge.registry import SchemaRegistry, check_urls
 from bridge.secret_settings import read_secret, resolve
 from bridge.tso import parse_moment
 
-Found = TypeVar("Found")
+T = TypeVar("T")
 _TOPIC: Final = re.compile("[A-Za-z0-9._-]+")
 """The names that Kafka takes."""
 RETRY_SECONDS = 300.0
 
 
-def _sound(value: Found, check: Callable[[], object]) -> Found:
+def _sound(value: T, check: Callable[[], object]) -> T:
     """Returns the value; ValueError, which pydantic collects, when `check` raises UsageError."""
     try:
         check()
@@ -443,14 +443,14 @@ class Settings(Section):
     @property
     def row_rules(self) -> RowRules:
         """What is done with row changes right after they are decoded."""
-        filters = [one.event_filter for one in self.event_filters]
-        return RowRules(tuple(IgnoredRows(one.tables, one.rows) for one in filters), self.table_routes)
+        filters = [rule.event_filter for rule in self.event_filters]
+        return RowRules(tuple(IgnoredRows(rule.tables, rule.rows) for rule in filters), self.table_routes)
 
     @property
     def table_routes(self) -> Routes:
         """The names of tables on the target; UsageError for routes that cannot be had."""
-        given = (*map(parse_route, self.route), *(one.route for one in self.routes))
-        return Routes(given, TableFilter(self.filter), ReservedSchemas(self.target.schema_name))
+        routes = (*map(parse_route, self.route), *(route.route for route in self.routes))
+        return Routes(routes, TableFilter(self.filter), ReservedSchemas(self.target.schema_name))
 
     def ddl_rules(self) -> DdlRules:
         """The rules for schema changes; UsageError for what is not known."""
@@ -474,23 +474,23 @@ class Settings(Section):
 
 def partitions_named(names: tuple[str, ...]) -> list[tuple[str, int]]:
     """Splits `topic/partition`.  Raises UsageError for what is no such name."""
-    found = []
+    partitions = []
     for name in names:
         topic, _, number = name.rpartition("/")
         if not _TOPIC.fullmatch(topic) or not number.isdecimal():
             raise UsageError(f"{name!r} is not a topic and a partition", fix="write it as topic/7")
-        found.append((topic, int(number)))
-    return found
+        partitions.append((topic, int(number)))
+    return partitions
 
 
 def topic_starts(topics: tuple[str, ...]) -> dict[str, int | None]:
     """Splits `name@moment`; None for a topic without a beginning of its own.  Raises UsageError for one that cannot be
     read."""
     starts: dict[str, int | None] = {}
-    for given in topics:
-        name, at, moment = given.partition("@")
+    for text in topics:
+        name, at, moment = text.partition("@")
         if at and not _TOPIC.fullmatch(name):  # a URL, which must be said as a whole to have its password hidden
-            raise UsageError(f"{given!r} is neither a topic nor a topic and a moment", fix="see --topic")
+            raise UsageError(f"{text!r} is neither a topic nor a topic and a moment", fix="see --topic")
         if name in starts:
             raise UsageError(f"the topic {name!r} is given twice", fix="see --topic")
         starts[name] = parse_moment(moment) if at else None

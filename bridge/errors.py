@@ -37,10 +37,10 @@ def counted(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def meant(name: str, known: Iterable[str]) -> str:
+def meant(name: str, choices: Iterable[str]) -> str:
     """Returns `did you mean X? ` for the known name that is closest to a wrong one; "" where none is close."""
-    names = list(known)
-    near = [one for one in names if name and one.startswith(name)] or get_close_matches(name, names, 1)
+    names = list(choices)
+    near = [n for n in names if name and n.startswith(name)] or get_close_matches(name, names, 1)
     return f"did you mean {near[0]}? " if near else ""
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bridge.cli.pipeline_run import END_SECONDS, TOLD_SECONDS
+from bridge.cli.pipeline_run import END_SECONDS, REPORT_SECONDS
 from bridge.local import kafka, mariadb
 from bridge.settings.load import load_settings
 from tests.support.kubernetes import service_links
@@ -325,7 +325,7 @@ def test_systemd_starts_the_bridge_for_as_long_as_that_may_help() -> None:
     assert "\nType=notify\n" in text
     watchdog = re.search(r"^WatchdogSec=(\d+)$", text, re.MULTILINE)
     assert watchdog is not None
-    assert int(watchdog[1]) > 10 * TOLD_SECONDS
+    assert int(watchdog[1]) > 10 * REPORT_SECONDS
     credential = re.search(r"^LoadCredential=([\w-]+):", text, re.MULTILINE)
     assert credential is not None
     assert f"\nEnvironment=BRIDGE_TARGET_PASSWORD_FILE=%d/{credential[1]}\n" in text

@@ -62,8 +62,8 @@ app.add_typer(ddl_app, name="ddl", rich_help_panel=DECIDE)
 app.add_typer(quarantine_app, name="quarantine", rich_help_panel=DECIDE)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(value: bool) -> None:
+    if value:
         from importlib.metadata import version
 
         console.line(f"bridge {version('bridge')}")
@@ -203,10 +203,10 @@ def status(settings: Settings, as_json: JsonFlag = False) -> None:
     from bridge.commands.connections import progress_of, target_of
     from bridge.commands.status import read_status
 
-    found = read_status(target_of(settings), progress_of(settings))
-    if found is None:
+    state = read_status(target_of(settings), progress_of(settings))
+    if state is None:
         raise UnknownPipelineError(settings.name)
-    output.pipeline_status(found, as_json=as_json)
+    output.pipeline_status(state, as_json=as_json)
 
 
 @command(app, "reset", group=DECIDE, example="bridge reset --name orders --config bridge.toml", exits=UNKNOWN)
@@ -333,9 +333,9 @@ def help_(
 def main(arguments: list[str] | None = None) -> None:
     """Runs the `bridge` command.  The manual (operating) lists its exit codes; an expected failure is one line."""
     gc.set_threshold(_GARBAGE_OBJECTS)
-    given = sys.argv[1:] if arguments is None else arguments
-    end_before_work(given)
-    sys.exit(exit_code(lambda: _run_command(given)))
+    words = sys.argv[1:] if arguments is None else arguments
+    end_before_work(words)
+    sys.exit(exit_code(lambda: _run_command(words)))
 
 
 def _run_command(arguments: list[str]) -> None:

@@ -57,14 +57,14 @@ def list_(
     from bridge.commands.connections import progress_of, target_of
     from bridge.mysql.state.ddl_journal import OPEN
 
-    found = ddl.entries(target_of(settings), progress_of(settings))
-    if found is None:
+    changes = ddl.entries(target_of(settings), progress_of(settings))
+    if changes is None:
         raise UnknownPipelineError(settings.name)
-    wanted = [entry for entry in found if entry.state in OPEN or not only_open]
+    selection = [entry for entry in changes if entry.state in OPEN or not only_open]
     most = (0 if as_json else _LISTED) if limit is None else limit
-    shown = wanted[-most:]
+    shown = selection[-most:]
     output.schema_changes(shown, as_json=as_json)
-    if earlier := len(wanted) - len(shown):
+    if earlier := len(selection) - len(shown):
         console.note(f"{counted(earlier, 'earlier schema change')} not shown; --limit 0 shows all")
 
 
@@ -98,7 +98,7 @@ def done(
 ) -> None:
     """Says that the target has the effect of a held or refused schema change, since somebody made it by hand.  Nothing
     runs, and verify takes it for done."""
-    _release(settings, change, "DONE", _given(statement), as_json=as_json)
+    _release(settings, change, "DONE", _text_of(statement), as_json=as_json)
 
 
 @command(
@@ -117,10 +117,10 @@ def replace(
     as_json: JsonFlag = False,
 ) -> None:
     """Runs another statement instead of a held or refused schema change."""
-    _release(settings, change, "REPLACED", _given(statement), as_json=as_json)
+    _release(settings, change, "REPLACED", _text_of(statement), as_json=as_json)
 
 
-def _given(statement: str) -> str:
+def _text_of(statement: str) -> str:
     return stdin_text().strip() if statement == "-" else statement
 
 

@@ -91,8 +91,8 @@ class PageGroup(_NamedInErrors, TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the commands by group."""
         commands = [(name, self.get_command(ctx, name)) for name in self.list_commands(ctx)]
-        shown = [(name, one) for name, one in commands if one is not None and not one.hidden]
-        records = [(_panel(one) or COMMANDS, (name, _first_sentence(one.help or ""))) for name, one in shown]
+        shown = [(name, item) for name, item in commands if item is not None and not item.hidden]
+        records = [(_panel(item) or COMMANDS, (name, _first_sentence(item.help or ""))) for name, item in shown]
         _write_groups(formatter, _grouped(records))
 
 
@@ -146,8 +146,8 @@ def _records(shown: Any, ctx: Any) -> Iterator[tuple[str, tuple[str, str]]]:
             yield Heading.ARGUMENTS, (parameter.metavar, parameter.help or "")
         elif record := parameter.get_help_record(ctx):
             flag, words = record
-            said = _LEAST.sub(lambda found: "]" if found[1] == "; " else "", words)
-            yield _panel(parameter) or Heading.OPTIONS, (flag, said)
+            shown_words = _LEAST.sub(lambda match: "]" if match[1] == "; " else "", words)
+            yield _panel(parameter) or Heading.OPTIONS, (flag, shown_words)
 
 
 def _write_records(formatter: Any, records: Any) -> None:

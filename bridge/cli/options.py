@@ -160,9 +160,9 @@ def takes_settings(
         of_settings = partial(Parameter, kind=Parameter.KEYWORD_ONLY, default=None)
         parameters = [own.get(name) or of_settings(name, annotation=SETTINGS_FLAGS[name]) for name in names]
 
-        def run(**given: Any) -> None:
-            flags = {name: value for name, value in given.items() if name not in own}
-            command(_settings(needs, **flags), **{name: given[name] for name in own})
+        def run(**values: Any) -> None:
+            flags = {name: value for name, value in values.items() if name not in own}
+            command(_settings(needs, **flags), **{name: values[name] for name in own})
 
         update_wrapper(run, command)
         run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -180,10 +180,10 @@ def _settings(needs: Sequence[str], *, config: Path | None, set: list[str] | Non
     from bridge.settings.load import load_settings
 
     console.send_notes_to(None)  # what is wrong with the settings is said in plain lines
-    given = {name.removesuffix("_"): value for name, value in flags.items()}
-    if (folder := given.pop("from_dump", None)) is not None:
-        given["from"] = _behind(Path(folder), given.get("from"))
-    settings = load_settings(config, os.environ, given, set or [])
+    values = {name.removesuffix("_"): value for name, value in flags.items()}
+    if (folder := values.pop("from_dump", None)) is not None:
+        values["from"] = _behind(Path(folder), values.get("from"))
+    settings = load_settings(config, os.environ, values, set or [])
     for end in needs:
         getattr(settings, end).require()
     from bridge.cli.logs import configure_logs

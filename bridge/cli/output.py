@@ -179,9 +179,9 @@ def _replay_lines(outcome: Outcome) -> Iterator[str]:
         yield f"{outcome.quarantined:,} messages or rows were quarantined; `bridge quarantine list` shows them"
 
 
-def pipeline_status(found: PipelineStatus, *, as_json: bool) -> None:
+def pipeline_status(status: PipelineStatus, *, as_json: bool) -> None:
     """Prints progress, owner and schema changes of a pipeline."""
-    console.result(found.document(), aligned(found.lines()), as_json=as_json)
+    console.result(status.document(), aligned(status.lines()), as_json=as_json)
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -209,10 +209,10 @@ def _change_lines(entry: JournalEntry) -> Iterator[str]:
         yield f"    {entry.outcome}"
 
 
-def translations(found: list[Translation], *, as_json: bool) -> None:
+def translations(results: list[Translation], *, as_json: bool) -> None:
     """Prints how statements would run on the target."""
-    lines = (line for translation in found for line in _translation_lines(translation))
-    console.result([translation.document() for translation in found], lines, as_json=as_json)
+    lines = (line for translation in results for line in _translation_lines(translation))
+    console.result([translation.document() for translation in results], lines, as_json=as_json)
 
 
 def _translation_lines(translation: Translation) -> Iterator[str]:
@@ -228,11 +228,11 @@ def _steps(steps: tuple[RewriteStep, ...]) -> Iterator[str]:
     return (f"    {before or 'nothing'}  ->  {after or 'nothing'}  ({why})" for before, after, why in steps)
 
 
-def findings(found: list[Finding], *, as_json: bool) -> None:
+def findings(checks: list[Finding], *, as_json: bool) -> None:
     """Prints what `bridge check` found, one line each."""
-    texts = (finding.what + (f"  -> {finding.fix}" if finding.fix else "") for finding in found)
-    lines = (f"{finding.level.upper():<4}  {redacted(text)}" for finding, text in zip(found, texts, strict=True))
-    console.result([asdict(finding) | {"ok": finding.ok} for finding in found], lines, as_json=as_json)
+    texts = (finding.what + (f"  -> {finding.fix}" if finding.fix else "") for finding in checks)
+    lines = (f"{finding.level.upper():<4}  {redacted(text)}" for finding, text in zip(checks, texts, strict=True))
+    console.result([asdict(finding) | {"ok": finding.ok} for finding in checks], lines, as_json=as_json)
 
 
 def quarantine_lines(entries: list[StoredEntry]) -> Iterator[str]:
@@ -285,15 +285,15 @@ def settings_in_force(settings: Settings, *, as_json: bool) -> None:
     """Prints the settings, each with its origin."""
     from bridge.settings.load import effective_settings
 
-    found = list(effective_settings(settings))
-    values = ("-" if each.value is None else orjson.dumps(each.value).decode() for each in found)
-    lines = aligned((each.key, f"{value:<32}  {each.origin}") for each, value in zip(found, values, strict=True))
-    console.result([each._asdict() for each in found], lines, as_json=as_json)
+    effective = list(effective_settings(settings))
+    values = ("-" if setting.value is None else orjson.dumps(setting.value).decode() for setting in effective)
+    lines = aligned((s.key, f"{value:<32}  {s.origin}") for s, value in zip(effective, values, strict=True))
+    console.result([setting._asdict() for setting in effective], lines, as_json=as_json)
 
 
-def listed(known: Mapping[str, str], behind: str, *, as_json: bool = False) -> None:
+def listed(texts: Mapping[str, str], behind: str, *, as_json: bool = False) -> None:
     """Prints what has a name, one line each, and behind it how one of them is printed."""
-    console.result(known, (*aligned(known.items()), "", behind), as_json=as_json)
+    console.result(texts, (*aligned(texts.items()), "", behind), as_json=as_json)
 
 
 def file_text(text: str) -> None:

@@ -31,7 +31,7 @@ BREAK_OFF_SECONDS: Final = 10.0
 """So long after the signal, what is waited for is broken off."""
 END_SECONDS: Final = 26.0
 """So long after it, the process ends whatever it waits for."""
-_LEFT_SECONDS: Final = 3.0
+_CLIENT_SECONDS: Final = 3.0
 """For threads that are left when the work has ended."""
 _MAIN_SECONDS: Final = 10.0
 _LOOK_SECONDS: Final = 0.2
@@ -88,7 +88,7 @@ class StopSignals:
         if self._next_signal(asked_at + END_SECONDS):
             self._end(_TWICE)
         if self._has_ended.is_set():
-            self._end_left_threads()
+            self._end_client_threads()
             return
         console.note("what the bridge waits for does not end; it ends all the same")
         self._end(self._code)
@@ -102,11 +102,11 @@ class StopSignals:
                     return bool(read)
         return False
 
-    def _end_left_threads(self) -> None:
+    def _end_client_threads(self) -> None:
         """The interpreter waits for threads of Kafka's and of Spark's clients before it ends."""
         threading.main_thread().join(_MAIN_SECONDS)
         if not threading.main_thread().is_alive():
-            time.sleep(_LEFT_SECONDS)
+            time.sleep(_CLIENT_SECONDS)
             self._end(self._code)
 
     def _end(self, code: int) -> None:
@@ -121,7 +121,7 @@ def _nothing(*_: object) -> None:
     """Unlike SIG_IGN it lets the pipe be written to."""
 
 
-TOLD_SECONDS: Final = 5.0
+REPORT_SECONDS: Final = 5.0
 
 
 def tell_while_alive() -> None:
@@ -135,9 +135,9 @@ def tell_while_alive() -> None:
 def _tell(place: str) -> None:
     while True:
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-            manager.settimeout(TOLD_SECONDS)
+            manager.settimeout(REPORT_SECONDS)
             manager.sendto(b"READY=1\nWATCHDOG=1", place)
-        time.sleep(TOLD_SECONDS)
+        time.sleep(REPORT_SECONDS)
 
 
 def run_pipeline(settings: Settings, work: Callable[[Any], Any], *, once: bool, code: int) -> Any:

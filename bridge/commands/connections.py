@@ -128,16 +128,16 @@ def extra_keys(target: Target, upstream: Target, routes: Routes) -> list[ExtraKe
     Raises the driver's errors, or TargetError when a login is refused.
     """
     with closing(target.connect(autocommit=True)) as here, closing(upstream.connect(autocommit=True)) as there:
-        found = find_extra_keys(here, there, routes.target)
-        return [extra for extra in found if routes.accepts_target(*extra.table)]
+        keys = find_extra_keys(here, there, routes.target)
+        return [extra for extra in keys if routes.accepts_target(*extra.table)]
 
 
 def warn_of_extra_keys(target: Target, upstream: Target, routes: Routes) -> None:
     """Logs a warning for each of these keys.  When a server does not answer, the pipeline starts all the same."""
     try:
-        found = extra_keys(target, upstream, routes)
+        keys = extra_keys(target, upstream, routes)
     except (MySQLError, OSError) as error:
         log.warning("unique_keys_not_compared", error=server_words(error))
         return
-    for extra in found:
+    for extra in keys:
         log.warning("target_only_unique_key", found=str(extra), fix=FIX)

@@ -102,17 +102,17 @@ class Steerer:
                 self._controls.lift(session, kind)
             else:
                 self._controls.set(session, kind, value, _who())
-            return self._followed(session, self._controls.read(session))
+            return self._await_take_up(session, self._controls.read(session))
 
-    def _followed(self, session: Session, controls: Controls) -> Steered:
-        began, wanted = time.monotonic(), as_document(controls)
+    def _await_take_up(self, session: Session, controls: Controls) -> Steered:
+        began, document = time.monotonic(), as_document(controls)
         while True:
-            owner, is_running, said = read_owner(session, self._table)
+            owner, is_running, state = read_owner(session, self._table)
             seconds = time.monotonic() - began
             if not is_running:
                 return Steered(controls)
             runner = f"process {owner['pid']} on {owner['host']}"
-            if said.get("steered") == wanted:
+            if state.get("steered") == document:
                 return Steered(controls, runner, seconds)
             if seconds > TAKE_UP_SECONDS:
                 return Steered(controls, runner)
@@ -127,9 +127,9 @@ class Steerer:
 
 
 def _require_number(session: Session, name: str) -> None:
-    known = [str(found) for found, _ in session.rows("SHOW GLOBAL STATUS")]
-    if name.lower() not in map(str.lower, known):
-        hint = meant(name, [*known, REPLICA_LAG])
+    names = [str(variable) for variable, _ in session.rows("SHOW GLOBAL STATUS")]
+    if name.lower() not in map(str.lower, names):
+        hint = meant(name, [*names, REPLICA_LAG])
         raise UsageError(
             f"the target has no status variable {name}", fix=f"{hint}give one of SHOW GLOBAL STATUS, or {REPLICA_LAG}"
         )

@@ -26,7 +26,7 @@ from bridge.mysql.connection.target import Target
 from bridge.mysql.probe import probe
 from bridge.mysql.schema_changes.ddl_fingerprint import skipped_before
 from bridge.mysql.schema_changes.ddl_plan import OnTarget
-from bridge.mysql.schema_changes.ddl_session import UTC, known_zone
+from bridge.mysql.schema_changes.ddl_session import UTC, session_zone
 from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
@@ -67,10 +67,10 @@ def release(
         journal = Journal(table.name, table.schema)
         entry = _find(journal.entries(session, OPEN), change)
         if replacement or state is JournalState.REPLACED:
-            known = classify(replacement, "" if settings.table_routes else entry.schema)
-            if isinstance(known, Refused):
+            statement = classify(replacement, "" if settings.table_routes else entry.schema)
+            if isinstance(statement, Refused):
                 raise UsageError(
-                    f"the replacement cannot run: {known.reason}", fix="run it by hand, then say `bridge ddl done`"
+                    f"the replacement cannot run: {statement.reason}", fix="run it by hand, then say `bridge ddl done`"
                 )
         elif state is JournalState.DONE and (what := _key_that_stays(session, table, entry, settings)):
             raise UsageError(
@@ -78,7 +78,7 @@ def release(
                 fix="drop the key on the target by hand, then say `bridge ddl done`; or `bridge ddl approve` it",
             )
         if state is JournalState.APPROVED:
-            _require_known(entry)
+            _refuse_unclear(entry)
         outcome = DONE_BY_HAND if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
             state, outcome = JournalState.DONE, DONE_BY_HAND
@@ -99,19 +99,19 @@ def release(
 
 def _key_that_stays(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
     text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
-    known = classify(text, schema, is_certain=True)
-    if isinstance(known, Refused):
+    statement = classify(text, schema, is_certain=True)
+    if isinstance(statement, Refused):
         return ""
-    return dropped_key(text, known, OnTarget(session, Journal(table.name, table.schema)).unique_keys)
+    return dropped_key(text, statement, OnTarget(session, Journal(table.name, table.schema)).unique_keys)
 
 
-def _require_known(entry: JournalEntry) -> None:
+def _refuse_unclear(entry: JournalEntry) -> None:
     """Raises UsageError for a statement that cannot run as it came, whoever approves it."""
-    found = classify(entry.statement, entry.schema)
-    if isinstance(found, Unclear):
+    original = classify(entry.statement, entry.schema)
+    if isinstance(original, Unclear):
         raise UsageError(
             f"{entry.id} is not approved, since the target may take other tables for those it changed upstream:"
-            f" {found.reason}",
+            f" {original.reason}",
             fix="bridge ddl replace it by itself with the databases of all names; or make its change by hand, and say"
             " `bridge ddl done`",
         )
@@ -124,37 +124,37 @@ def _require_known(entry: JournalEntry) -> None:
 
 
 def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
-    came = classify(entry.statement, entry.schema)
-    if isinstance(came, Unclear):
-        return wrong_without_unclear(came.classified)
+    original = classify(entry.statement, entry.schema)
+    if isinstance(original, Unclear):
+        return wrong_without_unclear(original.classified)
     text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
-    known = classify(text, schema, is_certain=True)
+    statement = classify(text, schema, is_certain=True)
     journal = Journal(table.name, table.schema)
-    if isinstance(known, Refused):
-        may_drop = isinstance(came, Refused) and _DROPS.match(entry.statement)
+    if isinstance(statement, Refused):
+        may_drop = isinstance(original, Refused) and _DROPS.match(entry.statement)
         return "rows that differ upstream would overwrite each other if it drops a unique key" if may_drop else ""
     change = SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
-    if kept := skipped_before(journal, session, settings.table_routes, change, text, known):
-        return f"rows that are there keep what they held before, as {kept.id} was {kept.state}"
+    if skipped := skipped_before(journal, session, settings.table_routes, change, text, statement):
+        return f"rows that are there keep what they held before, as {skipped.id} was {skipped.state}"
     around = OnTarget(session, journal)
-    if what := kept_key(text, known, around.unique_keys, around.column_definition):
+    if what := kept_key(text, statement, around.unique_keys, around.column_definition):
         return f"rows that differ upstream would overwrite each other: {what}"
-    is_utc = known_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
-    return wrong_without(text, known, around.column_definition, is_utc=is_utc)
+    is_utc = session_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
+    return wrong_without(text, statement, around.column_definition, is_utc=is_utc)
 
 
 def _find(open_entries: list[JournalEntry], change: str) -> JournalEntry:
-    found = [entry for entry in open_entries if change == str(entry.commit_ts) or entry.id.startswith(change)]
-    if len(found) != 1:
+    matches = [entry for entry in open_entries if change == str(entry.commit_ts) or entry.id.startswith(change)]
+    if len(matches) != 1:
         raise _no_such(change, open_entries)
-    return found[0]
+    return matches[0]
 
 
 def _no_such(change: str, open_entries: list[JournalEntry]) -> UsageError:
-    known = ", ".join(entry.id for entry in open_entries)
+    ids = ", ".join(entry.id for entry in open_entries)
     return UsageError(
         f"{change!r} does not name exactly one schema change that is held or was refused",
-        fix=f"choose one of: {known}" if known else "nothing has to be done: no schema change waits",
+        fix=f"choose one of: {ids}" if ids else "nothing has to be done: no schema change waits",
     )
 
 
@@ -184,23 +184,23 @@ class Translation:
 
 def translate(statement: str, schema: str, rules: DdlRules, site: Site) -> Translation:
     """Tells how `statement`, with `schema` as the current database, would run."""
-    known = classify(statement, schema)
-    if isinstance(known, PassedOver):
-        return Translation(statement, schema, Verdict.ALLOW, known.reason)
-    classes = () if isinstance(known, Refused) else tuple(change.value for change in known.classes)
+    parsed = classify(statement, schema)
+    if isinstance(parsed, PassedOver):
+        return Translation(statement, schema, Verdict.ALLOW, parsed.reason)
+    classes = () if isinstance(parsed, Refused) else tuple(change.value for change in parsed.classes)
     try:
-        found = rewrite(statement, schema, site)
+        rewritten = rewrite(statement, schema, site)
     except UnsupportedError as unsupported:
         return Translation(statement, schema, Verdict.HOLD, str(unsupported), classes)
-    if isinstance(found, Refused):
-        return Translation(statement, schema, Verdict.REFUSE, found.reason, classes)
-    if reason := rules.forbids(found.classified) or rules.forbids(found.upstream):
+    if isinstance(rewritten, Refused):
+        return Translation(statement, schema, Verdict.REFUSE, rewritten.reason, classes)
+    if reason := rules.forbids(rewritten.classified) or rules.forbids(rewritten.upstream):
         return Translation(statement, schema, Verdict.REFUSE, reason, classes)
     shard = shard_statement(statement, schema, rules.routes)
     if shard is not None and shard.why_never:
         return Translation(statement, schema, Verdict.HOLD, shard.why_never, classes)
-    decision = rules.decide(found.upstream, statement)
-    return Translation(statement, schema, decision.verdict, decision.reason, classes, found.text, found.steps)
+    decision = rules.decide(rewritten.upstream, statement)
+    return Translation(statement, schema, decision.verdict, decision.reason, classes, rewritten.text, rewritten.steps)
 
 
 @contextmanager
@@ -214,9 +214,9 @@ def site_for(settings: Settings, target: Target | None, flavour: str | None) -> 
         raise UsageError("no target to translate for is given", fix="give --target, or --flavour mariadb-11.4")
     with open_session(target) as session:
         table = ProgressTable(settings.name, settings.target.schema_name)
-        known = table.exists(session)
-        around: Surroundings = OnTarget(session, Journal(table.name, table.schema)) if known else Surroundings()
-        yield rules, _site(rules, probe(session), around, known_zone(session, rules.timezone))
+        has_tables = table.exists(session)
+        around: Surroundings = OnTarget(session, Journal(table.name, table.schema)) if has_tables else Surroundings()
+        yield rules, _site(rules, probe(session), around, session_zone(session, rules.timezone))
 
 
 def _site(rules: DdlRules, target: Capabilities, around: Surroundings, timezone: str | None) -> Site:
@@ -238,9 +238,9 @@ def schema_changes(
 ) -> Iterator[tuple[str, str]]:
     """Yields (schema, statement) of each schema change in the messages; copies of one change count once."""
     decoder = make_decoder(protocol, options)
-    seen = set()
+    identities = set()
     for key, value in messages:
         for event in decode_message(decoder, key, value):
-            if isinstance(event, DdlStatement) and event[:5] not in seen:
-                seen.add(event[:5])
+            if isinstance(event, DdlStatement) and event[:5] not in identities:
+                identities.add(event[:5])
                 yield event.schema, event.statement

@@ -141,9 +141,9 @@ class _MessageReader:
         """Yields one record for each event, and one for a message without events, unless a filter may have removed
         them."""
         [plain] = in_json([(message.key, message.value)], self._options.schemas)
-        seen = recognise_message(*plain)
-        protocol = self._protocol or (seen.protocol if seen else "unknown")
-        variant = seen.variant if seen else "unknown"
+        recognition = recognise_message(*plain)
+        protocol = self._protocol or (recognition.protocol if recognition else "unknown")
+        variant = recognition.variant if recognition else "unknown"
         events: list[Event | None]
         if protocol == "unknown":
             events = [bad_message((), _unknown(*plain), message.key, message.value)]
@@ -187,9 +187,9 @@ def _origin(value: bytes | None) -> dict[str, str]:
         return {}
     payload = message.get("payload", message)
     source = payload.get("source") if isinstance(payload, dict) else None
-    found = source if isinstance(source, dict) else {}
-    name, place = (message.get("BINLOG_NAME") or found.get("file")), message.get("BINLOG_POS", found.get("pos"))
-    gtid = message.get("GLOBAL_ID") or message.get("gtid") or found.get("gtid")
+    fields = source if isinstance(source, dict) else {}
+    name, place = (message.get("BINLOG_NAME") or fields.get("file")), message.get("BINLOG_POS", fields.get("pos"))
+    gtid = message.get("GLOBAL_ID") or message.get("gtid") or fields.get("gtid")
     return ({"binlog": f"{name}:{place}"} if name else {}) | ({"gtid": str(gtid)} if gtid else {})
 
 
@@ -250,7 +250,7 @@ def _content(record: Record) -> str:
 def _row(record: Record, event: RowChange) -> str:
     """Returns the key, then the other columns; of an update only those that changed, from old to new."""
     key, before, after = (row or {} for row in (record.key, record.row(event.before), record.row(event.after)))
-    named = f"key ({_assigned(key)})" if key else "no key named"
+    key_words = f"key ({_assigned(key)})" if key else "no key named"
     if before and after:
         changed = (
             f"{name}={_cut(before[name])} -> {_cut(after[name])}" for name in after if before[name] != after[name]
@@ -258,7 +258,7 @@ def _row(record: Record, event: RowChange) -> str:
         rest = ", ".join(changed) or "nothing changed"
     else:
         rest = _assigned({name: literal for name, literal in (before or after).items() if name not in key})
-    return ", ".join(part for part in (named, event.cut, rest) if part)
+    return ", ".join(part for part in (key_words, event.cut, rest) if part)
 
 
 def _assigned(row: dict[str, str]) -> str:

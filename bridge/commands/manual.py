@@ -47,9 +47,9 @@ def examples() -> dict[str, str]:
 
 def example(name: str) -> str:
     """Returns an example; UsageError for a name that none has."""
-    known = examples()
-    if name not in known:
-        raise UsageError(f"there is no example {name!r}", fix=f"{meant(name, known)}there are {', '.join(known)}")
+    names = examples()
+    if name not in names:
+        raise UsageError(f"there is no example {name!r}", fix=f"{meant(name, names)}there are {', '.join(names)}")
     return (_folder() / f"{name}.toml").read_text(encoding="utf-8")
 
 

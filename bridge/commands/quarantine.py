@@ -57,7 +57,7 @@ class EntryOutcome:
     why: str
 
 
-class _KeptError(Exception):
+class _StaysHeldError(Exception):
     """Says why an entry stays in the quarantine as it is."""
 
 
@@ -87,7 +87,8 @@ class Quarantine:
     def entry(self, id_: int) -> StoredEntry:
         """Returns the entry with this id; UsageError when there is none."""
         with self._session() as session:
-            entry = self._read(session, id_) if self._is_known(session) else None
+            is_known = self._is_known(session)
+            entry = read_entry(session, self._table.schema, self._table.name, id_) if is_known else None
         if entry is None:
             raise UsageError(f"the quarantine has no entry {id_}", fix="`bridge quarantine list` shows the entries")
         return entry
@@ -129,13 +130,13 @@ class Quarantine:
         with self._session() as session:
             if not self._is_known(session):
                 return None
-            held = entry_ids(session, self._table.schema, self._table.name, [QuarantineState.HELD])
-            left = held if ids is None else list(dict.fromkeys(ids))
+            ids_held = entry_ids(session, self._table.schema, self._table.name, [QuarantineState.HELD])
+            remaining = ids_held if ids is None else list(dict.fromkeys(ids))
             outcomes: dict[int, EntryOutcome] = {}
-            while left:
-                outcomes |= {id_: self._try_action(session, id_, action) for id_ in left}
-                still = [id_ for id_ in left if not outcomes[id_].done]
-                left = still if len(still) < len(left) else []  # what was in their way may be gone
+            while remaining:
+                outcomes |= {id_: self._try_action(session, id_, action) for id_ in remaining}
+                still = [id_ for id_ in remaining if not outcomes[id_].done]
+                remaining = still if len(still) < len(remaining) else []  # what was in their way may be gone
             return [*outcomes.values()]
 
     def _try_action(self, session: Session, id_: int, action: _Action) -> EntryOutcome:
@@ -145,11 +146,11 @@ class Quarantine:
         where = entry.where if entry else ""
         try:
             if entry is None or progress is None:
-                raise _KeptError("there is no such entry")
+                raise _StaysHeldError("there is no such entry")
             if entry.state is not QuarantineState.HELD:
-                raise _KeptError(f"it is {entry.state} already")
+                raise _StaysHeldError(f"it is {entry.state} already")
             what = action(session, entry, progress)
-        except (_KeptError, ApplyError, TargetError) as error:
+        except (_StaysHeldError, ApplyError, TargetError) as error:
             session.rollback()
             return EntryOutcome(id_, where, False, error.what if isinstance(error, BridgeError) else str(error))
         session.commit()
@@ -174,26 +175,26 @@ class Quarantine:
         """Gives the row changes of an entry; raises _KeptError or UsageError when they must not be applied now."""
         require_kept_routes(session, self._table.schema, progress, self._options.row_rules.routes)
         if entry.cut_bytes:
-            raise _KeptError(
+            raise _StaysHeldError(
                 f"{entry.cut_bytes} bytes of it were not kept; read the whole message at its position in the topic"
             )
         if may_be_ahead(session, Journal(self._table.name, self._table.schema), progress.pending):
-            raise _KeptError(
+            raise _StaysHeldError(
                 "a schema change runs, or was interrupted; start the bridge, and try again when it has ended"
             )
         changes = self._row_changes(entry)
         for change in changes:
             if why := self._options.reserved.why(change.schema):
-                raise _KeptError(f"{TableName(change.schema, change.table)} is never written: {why}")
+                raise _StaysHeldError(f"{TableName(change.schema, change.table)} is never written: {why}")
             if not change.by_time and change.commit_ts >= progress.applied_ts:
-                raise _KeptError("the pipeline has not reached its commit ts yet; try again later")
+                raise _StaysHeldError("the pipeline has not reached its commit ts yet; try again later")
             self._refuse_side_effects(session, entry, change)
         return changes
 
     def _row_changes(self, entry: StoredEntry) -> list[RowChange]:
         events = self._as_stored(entry)
         if not events:
-            raise _KeptError("its table is excluded by --filter")
+            raise _StaysHeldError("its table is excluded by --filter")
         rules = self._options.row_rules
         if self._is_cut(events):
             events = self._read_back(entry, events, rules)
@@ -201,19 +202,19 @@ class Quarantine:
             ruled = (ruled_row(event, rules) if isinstance(event, RowChange) else event for event in events)
             events = [event for event in ruled if event]
         if not events:
-            raise _KeptError("an event filter leaves its row changes out")
+            raise _StaysHeldError("an event filter leaves its row changes out")
         left_out = [event for event in events if isinstance(event, LeftOut)]
         if len(left_out) == len(events):
-            raise _KeptError(f"its table is never written: {left_out[0].reason}")
+            raise _StaysHeldError(f"its table is never written: {left_out[0].reason}")
         for event in events:
             match event:
                 case Undecodable():
-                    raise _KeptError(f"it still cannot be decoded: {event.reason}")
+                    raise _StaysHeldError(f"it still cannot be decoded: {event.reason}")
                 case Boundary():
-                    raise _KeptError("it is a boundary, which holds no change; drop the entry")
+                    raise _StaysHeldError("it is a boundary, which holds no change; drop the entry")
                 case DdlStatement():
                     what = "it is a schema change; run by hand what you want of it, then drop the entry"
-                    raise _KeptError(f"{what}: {event.statement}")
+                    raise _StaysHeldError(f"{what}: {event.statement}")
         return [event for event in events if isinstance(event, RowChange)]
 
     def _refuse_side_effects(self, session: Session, entry: StoredEntry, change: RowChange) -> None:
@@ -231,7 +232,7 @@ class Quarantine:
         name = TableName(change.schema, change.table)
         table = load_tables(session, [name]).get(name)
         if table is None:
-            raise _KeptError(f"the target has no table {name}")
+            raise _StaysHeldError(f"the target has no table {name}")
         rows = typed({name: table}, events_table([(position, change)]), CheckedTypes())
         [ready] = events_of(rows)
         assert isinstance(ready, RowChange)
@@ -243,15 +244,15 @@ class Quarantine:
         table, rows, change = self._typed(session, position, change)
         fold({table.name: table}, rows)  # which refuses what cannot be written
         if change.before is None and (why := self._why_no_insert(session, table, change)):
-            raise _KeptError(why)
-        found = OrderedChanges(table, (), rows, "")
+            raise _StaysHeldError(why)
+        ordered = OrderedChanges(table, (), rows, "")
         try:
-            refused = refused_changes(session, found, Rendering(self._table.schema), only_first=True)
+            refused = refused_changes(session, ordered, Rendering(self._table.schema), only_first=True)
         except MySQLError as error:
-            raise _KeptError(f"the target refuses it: {server_words(error)}") from error
+            raise _StaysHeldError(f"the target refuses it: {server_words(error)}") from error
         if refused:
             is_gone = refused[0].why.code == Code.ROW_NOT_FOUND
-            raise _KeptError(_GONE.format(table=table.name) if is_gone else refused[0].why.what)
+            raise _StaysHeldError(_GONE.format(table=table.name) if is_gone else refused[0].why.what)
 
     @staticmethod
     def _why_no_insert(session: Session, table: Table, change: RowChange) -> str:
@@ -263,20 +264,17 @@ class Quarantine:
         return f"{table.name} has this row already" if session.rows(same) else ""
 
     def _refuse_outdated(self, session: Session, position: Position, change: RowChange, table: Table) -> None:
-        done = Journal(self._table.name, self._table.schema).entries(session, [JournalState.DONE])
-        if not done:
+        entries = Journal(self._table.name, self._table.schema).entries(session, [JournalState.DONE])
+        if not entries:
             return
-        ran = [one for entry in done for one in _as_run(entry, self._options.row_rules.routes, self._filter)]
-        if why := why_outdated(change, position, table, ran):
-            raise _KeptError(why)
+        changes = [run for entry in entries for run in _as_run(entry, self._options.row_rules.routes, self._filter)]
+        if why := why_outdated(change, position, table, changes):
+            raise _StaysHeldError(why)
 
     def _decoder(self, entry: StoredEntry, *, cut_rows: bool = False, rules: RowRules = RowRules()) -> Decoder:  # noqa: B008  # immutable
         protocol = entry.protocol if self._protocol == "auto" else self._protocol
         schemas = KeptSchemas(entry.schemas, self._options.schemas) if entry.schemas else self._options.schemas
         return make_decoder(protocol, replace(self._options, cut_rows=cut_rows, row_rules=rules, schemas=schemas))
-
-    def _read(self, session: Session, id_: int) -> StoredEntry | None:
-        return read_entry(session, self._table.schema, self._table.name, id_)
 
     def _is_known(self, session: Session) -> bool:
         return self._table.exists(session) and self._table.read(session) is not None
@@ -346,30 +344,30 @@ def why_outdated(change: RowChange, position: Position, table: Table, ran: Itera
     change: with the names of the target; position: of its message.  table: the table of that name as it is now.
     ran: the schema changes that have run on the target, in order, with the names of the target.
     """
-    later = (one for one in ran if _is_before(change, position, one) and _touches(one, table.name))
-    if (one := next(later, None)) is None:
+    later = (run for run in ran if _is_before(change, position, run) and _touches(run, table.name))
+    if (run := next(later, None)) is None:
         return ""
-    return f"the row may be gone, or another one now, since {table.name} was changed: {one.text}"
+    return f"the row may be gone, or another one now, since {table.name} was changed: {run.text}"
 
 
-def _touches(one: LoggedChange, name: TableName) -> bool:
+def _touches(run: LoggedChange, name: TableName) -> bool:
     """Tells whether a schema change may have made something else of a table's rows, or taken them away."""
-    found = classify(one.text, one.schema, is_certain=not one.is_unclear)
-    known = found.classified if isinstance(found, Refused) else found
-    if known is None:
+    classification = classify(run.text, run.schema, is_certain=not run.is_unclear)
+    statement = classification.classified if isinstance(classification, Refused) else classification
+    if statement is None:
         return False
-    if ChangeClass.DROP_DATABASE in known.classes:
-        return known.database.lower() == name.schema.lower()
-    is_named = any(each.folded in {name.folded, ("", name.table.lower())} for each in known.tables)
-    return is_named and (one.is_unclear or not _LEAVES_ROW.issuperset(known.classes))
+    if ChangeClass.DROP_DATABASE in statement.classes:
+        return statement.database.lower() == name.schema.lower()
+    is_named = any(table.folded in {name.folded, ("", name.table.lower())} for table in statement.tables)
+    return is_named and (run.is_unclear or not _LEAVES_ROW.issuperset(statement.classes))
 
 
-def _is_before(change: RowChange, position: Position, one: LoggedChange) -> bool:
-    """Whether a row change may be from before a schema change.  Event times are moments in milliseconds: within a
-    partition its order counts, between partitions an equal time, or second, is before."""
-    if any(ts != ms_tso(tso_ms(ts)) for ts in (change.commit_ts, one.commit_ts)):
-        return change.commit_ts <= one.commit_ts
-    offset = one.offsets.get((position.topic, position.partition))
+def _is_before(change: RowChange, position: Position, run: LoggedChange) -> bool:
+    """Whether a row change may be from before a schema change: by commit ts, or with event times by the order of their
+    partition; of another partition, an equal time, or second, may be before."""
+    if any(ts != ms_tso(tso_ms(ts)) for ts in (change.commit_ts, run.commit_ts)):
+        return change.commit_ts <= run.commit_ts
+    offset = run.offsets.get((position.topic, position.partition))
     if offset is not None:
         return position.offset < offset
-    return change.commit_ts <= Moment.of_change(one.commit_ts, by_time=True, place=None).last
+    return change.commit_ts <= Moment.of_change(run.commit_ts, by_time=True, place=None).last

@@ -16,7 +16,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline.assembly import Assembly, ends_of
 from bridge.pipeline.pipeline import Pipeline
 from bridge.pipeline.status import retried_at_start
-from bridge.sources.kafka.topic_guard import asked
+from bridge.sources.kafka.topic_guard import ask_kafka
 from bridge.sources.source import Source
 from bridge.spark.session import StartingSession
 from bridge.tso import parse_moment
@@ -79,7 +79,7 @@ def _protocol(settings: Settings, source: Source, ends: Ends, say: Callable[[str
             raise Abandoned
 
     waiting = None if once else wait
-    return asked(ends.source, "recognising the protocol", lambda: protocol_of(settings, source, say, waiting))
+    return ask_kafka(ends.source, "recognising the protocol", lambda: protocol_of(settings, source, say, waiting))
 
 
 def _assembly(settings: Settings, target: Target, source: Source, ends: Ends, protocol: str) -> Assembly:

@@ -23,7 +23,7 @@ from bridge.mysql.state.ownership import STALE_SECONDS, Ownership
 from bridge.mysql.state.progress import Progress, ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.phases import shares
-from bridge.pipeline.status import said_lags
+from bridge.pipeline.status import reported_lags
 from bridge.tso import tso_ms, tso_time
 
 GUARANTEES: Final = {
@@ -89,11 +89,11 @@ class PipelineStatus:
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Yields name and value of each line that is shown."""
-        progress, lag, said = self.progress, self._lag(), self._said_lag()
+        progress, lag, reported = self.progress, self._lag(), self._reported_lag()
         yield "pipeline", progress.name
         yield "applied ts", f"{progress.applied_ts} ({tso_time(progress.applied_ts)})"
         yield "order", GUARANTEES[self._order()]
-        since = "since the applied ts" if said is None else "by the bridge's last heartbeat"
+        since = "since the applied ts" if reported is None else "by the bridge's last heartbeat"
         yield "lag", "unknown" if lag is None else f"{lag:,.1f} s {since}"
         yield "owner", self._owner_line()
         for control in self.controls.values():
@@ -127,17 +127,17 @@ class PipelineStatus:
 
     def _lag(self) -> float | None:
         """Gives the seconds for which the target is behind, as far as it can be told from here."""
-        said = self._said_lag()
-        if said is not None:
-            return said
+        reported = self._reported_lag()
+        if reported is not None:
+            return reported
         return time.time() - tso_ms(self.progress.applied_ts) / 1000 if self.progress.applied_ts else None
 
-    def _said_lag(self) -> float | None:
+    def _reported_lag(self) -> float | None:
         """Gives the lag that a running bridge said where there are no boundaries; None otherwise.
 
         Only the bridge knows then whether Kafka holds more: of an idle source the applied ts just grows old.
         """
-        lags = said_lags(self.last_status)
+        lags = reported_lags(self.last_status)
         return sum(lags) if lags and self.running and self._order() == "partition" else None
 
     def _owner_line(self) -> str:
@@ -184,10 +184,10 @@ def forget_topic(target: Target, table: ProgressTable, topic: str) -> bool:
             return False
         with _owned(target, table) as ownership:
             progress = table.read(ownership.control)
-            known = sorted({name for name, _ in progress.positions}) if progress else []
-            if topic not in known:
+            topics = sorted({name for name, _ in progress.positions}) if progress else []
+            if topic not in topics:
                 raise UsageError(
-                    f"the pipeline reads {' and '.join(map(repr, known)) or 'no topic so far'}, not {topic!r}",
+                    f"the pipeline reads {' and '.join(map(repr, topics)) or 'no topic so far'}, not {topic!r}",
                     where=f"pipeline {table.name}",
                     fix="check --topic and --name",
                 )

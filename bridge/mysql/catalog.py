@@ -1,10 +1,9 @@
-"""Loads the target's tables as they are now: columns, keys, generated columns; and what they would change
-by themselves when rows are written, by triggers, and by foreign keys that cascade (internals, decision 15).
+"""Loads the target's tables as they are now, and finds what they would change by themselves: triggers, and foreign keys
+that cascade (internals, decision 15).
 
-The upstream's triggers have run there, and the log holds the rows that they wrote; on the target they would run a
-second time.  Cascades run inside MySQL's storage engine, below the binlog, which lacks the rows that they changed.  The
-target would keep these rows, since the bridge's sessions do not follow foreign keys.  TiCDC sends them as ordinary
-rows.
+The log holds the rows that the upstream's triggers wrote; on the target these would be written twice.  MySQL's binlog
+lacks the rows that its cascades changed, and the target would keep them, since the bridge's sessions do not follow
+foreign keys.  TiCDC sends them as ordinary rows.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ _FOLLOWED: Final = "('CASCADE', 'SET NULL', 'SET DEFAULT')"
 def load_tables(session: Session, names: Iterable[TableName]) -> dict[TableName, Table]:
     """Loads the named tables as they are on the target, by the names that they were asked for; tables that do not exist
     are missing from the answer."""
-    wanted = sorted(set(names))
-    tables = {name: definition.table for name, definition in load_objects(session, wanted).items()}
-    if all(name in tables for name in wanted) or not session.value("SELECT @@lower_case_table_names"):
-        return {name: tables[name] for name in wanted if name in tables}
+    requests = sorted(set(names))
+    tables = {name: definition.table for name, definition in load_objects(session, requests).items()}
+    if all(name in tables for name in requests) or not session.value("SELECT @@lower_case_table_names"):
+        return {name: tables[name] for name in requests if name in tables}
     by_folded = {name.folded: table for name, table in tables.items()}
-    return {name: by_folded[name.folded].called(name) for name in wanted if name.folded in by_folded}
+    return {name: by_folded[name.folded].called(name) for name in requests if name.folded in by_folded}
 
 
 def refuse_one_for_two(tables: Mapping[TableName, Table]) -> None:
@@ -62,11 +61,11 @@ def refuse_without_transactions(session: Session, names: Collection[TableName]) 
 
 def without_transactions(session: Session, names: Collection[TableName]) -> list[tuple[TableName, str]]:
     """Gives the tables whose engine has no transactions, with the engine."""
-    wanted, args = among(names, "t.table_schema", "t.table_name")
+    condition, args = among(names, "t.table_schema", "t.table_name")
     rows = session.rows(
         "SELECT t.table_schema, t.table_name, t.engine FROM information_schema.tables t"
         " JOIN information_schema.engines e ON e.engine = t.engine"
-        f" WHERE e.transactions = 'NO' AND {wanted} ORDER BY t.table_name",
+        f" WHERE e.transactions = 'NO' AND {condition} ORDER BY t.table_name",
         args,
     )
     return [(TableName(schema, table), str(engine)) for schema, table, engine in rows]
@@ -83,46 +82,43 @@ class SideEffect(NamedTuple):
 def find_side_effects(
     session: Session, names: Collection[TableName] | None = None, *, cascades: bool
 ) -> list[SideEffect]:
-    """Finds the side effects of the named tables, or of all tables with None; of foreign keys only with `cascades`.
-    These are those of the tables, and those that refer to them, by which a change of a row changes rows of others.
-
-    Only a user with the TRIGGER privilege on a table sees its triggers.
-    """
-    found: list[SideEffect] = []
-    for part in [None] if names is None else _none_alike(names):
-        found += _triggers(session, part)
+    """Finds the triggers of the named tables (None: of all), and with `cascades` the foreign keys of and to them.  Only
+    a user with the TRIGGER privilege on a table sees its triggers."""
+    effects: list[SideEffect] = []
+    for part in [None] if names is None else _without_lookalikes(names):
+        effects += _triggers(session, part)
         if cascades:
-            found += _cascades(session, part)
-    return found
+            effects += _cascades(session, part)
+    return effects
 
 
-def refuse_side_effects(found: Sequence[SideEffect], wanted: Callable[[str, str], bool] | None = None) -> None:
-    """Raises TargetError when a wanted table (None: any) has side effects."""
-    mine = [effect for effect in found if wanted is None or wanted(*effect.table)]
-    if mine:
-        more = f", and {len(mine) - _SHOWN} more" if len(mine) > _SHOWN else ""
+def refuse_side_effects(effects: Sequence[SideEffect], accepts: Callable[[str, str], bool] | None = None) -> None:
+    """Raises TargetError when one of these tables that it `accepts` (None: any) has side effects."""
+    refused = [effect for effect in effects if accepts is None or accepts(*effect.table)]
+    if refused:
+        more = f", and {len(refused) - _SHOWN} more" if len(refused) > _SHOWN else ""
         raise TargetError(
-            f"the target would change rows by itself: {'; '.join(effect.what for effect in mine[:_SHOWN])}{more}",
-            where=f"table {mine[0].table}",
-            fix=f"{mine[0].fix}; or leave the table out with --filter",
+            f"the target would change rows by itself: {'; '.join(effect.what for effect in refused[:_SHOWN])}{more}",
+            where=f"table {refused[0].table}",
+            fix=f"{refused[0].fix}; or leave the table out with --filter",
         )
 
 
-def _none_alike(names: Iterable[TableName]) -> Collection[list[TableName]]:
+def _without_lookalikes(names: Iterable[TableName]) -> Collection[list[TableName]]:
     """Divides names so that none differ only in case or accents: MariaDB takes such names in a list for one."""
-    seen, parts = Counter[str](), dict[int, list[TableName]]()
+    counts, parts = Counter[str](), dict[int, list[TableName]]()
     for name in names:
         folded = "".join(c for c in normalize("NFKD", str(name)) if not combining(c)).casefold()
-        parts.setdefault(seen[folded], []).append(name)
-        seen[folded] += 1
+        parts.setdefault(counts[folded], []).append(name)
+        counts[folded] += 1
     return parts.values()
 
 
 def _triggers(session: Session, names: Collection[TableName] | None) -> list[SideEffect]:
-    wanted, args = among(names, "event_object_schema", "event_object_table")
+    condition, args = among(names, "event_object_schema", "event_object_table")
     rows = session.rows(
         "SELECT event_object_schema, event_object_table, trigger_name FROM information_schema.triggers"
-        f" WHERE event_object_schema NOT IN ('mysql', 'sys') AND {wanted}",
+        f" WHERE event_object_schema NOT IN ('mysql', 'sys') AND {condition}",
         args,
     )
     fix = "drop it: what the upstream's own triggers wrote is in the log already"

@@ -202,7 +202,7 @@ class ParallelWriter(Writer):
     def __init__(self, ownership: Ownership, *, executors: Executors, connections: int, **options: Any) -> None:
         super().__init__(ownership, **options)
         self._executors, self._connections = executors, connections
-        self._unreached, self._is_told = 0, False
+        self._unreached, self._is_logged = 0, False
         self._marked_on: Session | None = None
 
     def apply(self, step: Advance, source: StatementSource = no_statements) -> None:
@@ -238,7 +238,7 @@ class ParallelWriter(Writer):
         self, step: Advance, source: RowStatements, apart: RowStatements, rest: RowStatements
     ) -> StatementSource:
         """Has executors write, and gives what is left for the transaction that moves progress."""
-        is_written = self._retried(lambda: self._written_apart(step, apart))
+        is_written = self._retry(lambda: self._written_apart(step, apart))
 
         def statements(rendering: Rendering) -> Iterable[Statement]:
             if is_written and self._session is self._marked_on:
@@ -256,9 +256,9 @@ class ParallelWriter(Writer):
             write = ExecutorWriter(self._target, fence, self._ownership.lock, self._server())
             rendering = self._rendering(may_load=True)
             self.phases.enter(Phase.SERVER)
-            if not self._is_told:
+            if not self._is_logged:
                 log.info("executors_write", connections=self._connections)
-                self._is_told = True
+                self._is_logged = True
             self._executors.write_apart(source, rendering, write, self._connections)
         except (MySQLError, OSError, StoppedError) as error:
             _tell(error)

@@ -22,8 +22,8 @@ so, and what they must say is found out so."""
 
 def probe(session: Session) -> Capabilities:
     """Asks the server for its version and settings."""
-    said, packet, lower_case = session.rows("SELECT VERSION(), @@max_allowed_packet, @@lower_case_table_names")[0]
-    flavour, version = read_version(str(said))
+    banner, packet, lower_case = session.rows("SELECT VERSION(), @@max_allowed_packet, @@lower_case_table_names")[0]
+    flavour, version = read_version(str(banner))
     collations, encrypts = probe_collations(session), _encrypts(session, flavour)
     return Capabilities(flavour, version, collations, int(packet), int(lower_case), encrypts)
 
@@ -89,8 +89,8 @@ def find_limits(first: Session, second: Session) -> Iterator[Reach]:
 def _behind_proxy(first: Session, second: Session) -> Iterator[Reach]:
     lock = f"bridge:check:{uuid.uuid4().hex}"
     first.value("SELECT GET_LOCK(%s, 0)", (lock,))
-    holder, seen = (session.value("SELECT IS_USED_LOCK(%s)", (lock,)) for session in (first, second))
-    if holder is not None and seen is None:
+    holder, other_holder = (session.value("SELECT IS_USED_LOCK(%s)", (lock,)) for session in (first, second))
+    if holder is not None and other_holder is None:
         yield Reach(
             True,
             "two connections lead to two servers that do not share locks: a second bridge would not be kept out, and"

@@ -17,30 +17,30 @@ MostLoad = Mapping[str, float]
 _RULE: Final = re.compile(r"(\w+)=(\d+(?:\.\d+)?)")
 
 
-def parse_limits(rules: Sequence[str], given: str) -> dict[str, float]:
+def parse_limits(rules: Sequence[str], origin: str) -> dict[str, float]:
     """Reads `Name=N` rules, several in one text separated by commas; UsageError for anything else.
 
-    given: the flag or command that was given them.
+    origin: the flag or command that names them.
     """
     limits: dict[str, float] = {}
     for rule in (part.strip() for text in rules for part in text.split(",")):
         match = _RULE.fullmatch(rule)
         if match is None:
-            raise UsageError(f"{given} {rule!r} cannot be read", fix="write it as Threads_running=25")
+            raise UsageError(f"{origin} {rule!r} cannot be read", fix="write it as Threads_running=25")
         limits[match[1]] = float(match[2])
     return limits
 
 
 def status_value(session: Session, name: str, place: str) -> float:
     """Asks a server for a status variable; UsageError when it has none of that name, or one that is no number."""
-    found = session.rows("SHOW GLOBAL STATUS LIKE %s", (name.replace("_", r"\_"),))
-    if not found:
+    rows = session.rows("SHOW GLOBAL STATUS LIKE %s", (name.replace("_", r"\_"),))
+    if not rows:
         raise UsageError(f"the {place} has no status variable {name}", fix="see SHOW GLOBAL STATUS")
     try:
-        return float(found[0][1])
+        return float(rows[0][1])
     except ValueError as error:
         raise UsageError(
-            f"the status variable {name} of the {place} is {str(found[0][1])!r}, no number",
+            f"the status variable {name} of the {place} is {str(rows[0][1])!r}, no number",
             fix="limit one that is a number, such as Threads_running",
         ) from error
 
@@ -61,18 +61,18 @@ REPLICA_LAG: Final = "replica_lag"
 def heartbeat_at(session: Session, table: ProgressTable) -> float | None:
     """Reads when the owner's heartbeat was written, in seconds since 1970; None when the server knows no owner."""
     owner = quote_name(table.schema, "owner")
-    found = session.value(f"SELECT UNIX_TIMESTAMP(heartbeat_at) FROM {owner} WHERE name = %s", (table.name,))
-    return None if found is None else float(found)
+    seconds = session.value(f"SELECT UNIX_TIMESTAMP(heartbeat_at) FROM {owner} WHERE name = %s", (table.name,))
+    return None if seconds is None else float(seconds)
 
 
-def lag_excess(written_at: float, replicas: Mapping[str, float | None], limit: float) -> str:
+def lag_excess(newest: float, replicas: Mapping[str, float | None], limit: float) -> str:
     """Tells which replica is further behind than `limit` seconds; "" when none is.
 
-    written_at: the heartbeat on the target.  replicas: the heartbeat that each has, by its place.
+    newest: the heartbeat on the target.  replicas: the heartbeat that each has, by its place.
     """
-    for place, arrived in replicas.items():
-        if arrived is None:
+    for place, heartbeat in replicas.items():
+        if heartbeat is None:
             return f"the replica {place} has no heartbeat of the bridge"
-        if written_at - arrived > limit:
-            return f"the replica {place} is {written_at - arrived:,.0f} s behind, above {limit:,.10g}"
+        if newest - heartbeat > limit:
+            return f"the replica {place} is {newest - heartbeat:,.0f} s behind, above {limit:,.10g}"
     return ""

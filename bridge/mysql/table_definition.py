@@ -156,8 +156,8 @@ def load_definitions(session: Session, names: Iterable[TableName]) -> dict[Table
             objects[name],
             rows=rows,
             columns={
-                column: replace(one, is_json=True) if (*name, column) in json else one
-                for column, one in objects[name].columns.items()
+                column: replace(info, is_json=True) if (*name, column) in json else info
+                for column, info in objects[name].columns.items()
             },
         )
         for name, rows in sorted(sizes.items())
@@ -173,21 +173,21 @@ def load_objects(session: Session, names: Iterable[TableName]) -> dict[TableName
 def _of_each(
     names: Iterable[TableName], ask: Callable[[Sequence[TableName]], Mapping[TableName, T]]
 ) -> dict[TableName, T]:
-    """Asks for names, several at a time, and then for each that is missing: MariaDB takes names in a list that are
-    alike but for case or accents for one."""
-    wanted = sorted(set(names))
+    """Asks for several names at a time, and then for each that is missing: in a list, MariaDB takes names that differ
+    only in case or accents for one."""
+    distinct_names = sorted(set(names))
     answers: dict[TableName, T] = {}
-    for start in range(0, len(wanted), _TABLES_PER_QUERY):
-        answers |= ask(wanted[start : start + _TABLES_PER_QUERY])
-    if len(wanted) > 1:
-        for name in wanted:
+    for start in range(0, len(distinct_names), _TABLES_PER_QUERY):
+        answers |= ask(distinct_names[start : start + _TABLES_PER_QUERY])
+    if len(distinct_names) > 1:
+        for name in distinct_names:
             answers |= {} if name in answers else ask([name])
     return answers
 
 
 def _objects(session: Session, names: Sequence[TableName]) -> dict[TableName, Definition]:
-    wanted, args = among(names)
-    columns, indexes = _columns(session, wanted, args), _indexes(session, wanted, args)
+    condition, args = among(names)
+    columns, indexes = _columns(session, condition, args), _indexes(session, condition, args)
     return {name: Definition(name, columns[name], indexes.get(name, {}), is_tidb=session.is_tidb) for name in columns}
 
 
@@ -206,20 +206,20 @@ def among(
 
 def _sizes(session: Session, names: Sequence[TableName]) -> dict[TableName, int]:
     """Tells about how many rows tables have; views have none."""
-    wanted, args = among(names)
+    condition, args = among(names)
     rows = session.rows(
         "SELECT table_schema, table_name, table_rows FROM information_schema.tables"
-        f" WHERE table_type IN {_TABLE_TYPES} AND {wanted}",
+        f" WHERE table_type IN {_TABLE_TYPES} AND {condition}",
         args,
     )
     return {TableName(schema, table): int(count or 0) for schema, table, count in rows}
 
 
-def _columns(session: Session, wanted: str, args: list[str]) -> dict[TableName, dict[str, ColumnInfo]]:
+def _columns(session: Session, condition: str, args: list[str]) -> dict[TableName, dict[str, ColumnInfo]]:
     columns: dict[TableName, dict[str, ColumnInfo]] = {}
     for schema, table, name, data_type, column_type, charset, collation, nullable, extra, default, how in session.rows(
         "SELECT table_schema, table_name, column_name, data_type, column_type, character_set_name, collation_name,"
-        f" is_nullable, extra, column_default, generation_expression FROM information_schema.columns WHERE {wanted}"
+        f" is_nullable, extra, column_default, generation_expression FROM information_schema.columns WHERE {condition}"
         " ORDER BY table_schema, table_name, ordinal_position",
         args,
     ):
@@ -240,11 +240,11 @@ def _columns(session: Session, wanted: str, args: list[str]) -> dict[TableName, 
     return columns
 
 
-def _indexes(session: Session, wanted: str, args: list[str]) -> dict[TableName, dict[str, Index]]:
+def _indexes(session: Session, condition: str, args: list[str]) -> dict[TableName, dict[str, Index]]:
     by_table: dict[TableName, dict[str, Index]] = {}
     for schema, table, name, non_unique, column, length in session.rows(
         "SELECT table_schema, table_name, index_name, non_unique, column_name, sub_part"
-        f" FROM information_schema.statistics WHERE {wanted}"
+        f" FROM information_schema.statistics WHERE {condition}"
         " ORDER BY table_schema, table_name, index_name = 'PRIMARY' DESC, index_name, seq_in_index",
         args,
     ):
@@ -315,7 +315,7 @@ def find_extra_keys(
         if name in upstream_keys
         for key, parts in sorted(keys.items())
         if all(column for column, _ in parts)
-        and not all(any(set(theirs) <= set(parts) for theirs in one.values()) for one in upstream_keys[name])
+        and not all(any(set(theirs) <= set(parts) for theirs in own.values()) for own in upstream_keys[name])
     ]
 
 

@@ -262,10 +262,10 @@ class Applier:
             self._held = ""
 
     def _run_pending(self, pending: tuple[SchemaChange, ...]) -> None:
-        for done in range(len(pending)):
+        for number in range(len(pending)):
             self._pass_gate()
             self.phases.enter(Phase.SCHEMA_CHANGE)
-            self._writer.run_next(pending[done:], self._on_held)
+            self._writer.run_next(pending[number:], self._on_held)
             self._held = ""
         self.phases.enter(Phase.FOLDING)
 

@@ -24,7 +24,7 @@ from bridge.mysql.state.ownership import Ownership
 from bridge.mysql.state.progress import Progress
 from bridge.pipeline.applier import Applier, ApplierConfig, Counts, IdlePolicy
 from bridge.pipeline.bad_input import OnBadMessage
-from bridge.pipeline.by_boundaries import BoundaryOrder, used
+from bridge.pipeline.by_boundaries import BoundaryOrder, used_partition_error
 from bridge.pipeline.by_partitions.order import PartitionOrder
 from bridge.pipeline.by_transactions.order import TransactionOrder
 from bridge.pipeline.by_transactions.reached import lacks
@@ -82,7 +82,7 @@ class Assembly:
     upstream: Upstream | None = None
     primary: Target | None = None
     replicas: tuple[Target, ...] = ()
-    _told: set[Loss] = field(default_factory=set, repr=False)
+    _warned_losses: set[Loss] = field(default_factory=set, repr=False)
     """What was said of the sender; the parts are made again when reading begins again."""
 
     @cached_property
@@ -172,7 +172,7 @@ class Assembly:
             writer,
             progress,
             lows,
-            self._whole(config, extents, progress.positions),
+            self._with_settings(config, extents, progress.positions),
             counts,
             by_partition=by_partition,
             cascades_are_lost=cascades_are_lost,
@@ -182,11 +182,11 @@ class Assembly:
     def _warn_of_losses(self, sample: Sample) -> None:
         """Says once what the sender of these messages loses."""
         for loss in losses(sample, self.settings.decode_options().debezium, is_filtered=bool(self.tables.rules)):
-            if loss not in self._told:
-                self._told.add(loss)
+            if loss not in self._warned_losses:
+                self._warned_losses.add(loss)
                 log.warning("sender_loses", what=loss.what, fix=loss.fix)
 
-    def _whole(self, config: ApplierConfig, extents: Extents, positions: Positions) -> ApplierConfig:
+    def _with_settings(self, config: ApplierConfig, extents: Extents, positions: Positions) -> ApplierConfig:
         """Adds what the settings say, and the source."""
         settings, stream = self.settings, self.settings.stream
         writers = max(1, self._writers)
@@ -259,8 +259,8 @@ class Assembly:
         return CutRows(self.upstream, make_decoder(self.protocol, replace(self._decode_options(), cut_rows=True)))
 
     def _decode_options(self) -> DecodeOptions:
-        wanted = self.tables if self.tables.rules else None
-        return replace(self.settings.decode_options(wanted), tells_unwanted=True)
+        tables = self.tables if self.tables.rules else None
+        return replace(self.settings.decode_options(tables), tells_unwanted=True)
 
 
 def unused_partitions(
@@ -278,7 +278,7 @@ def unused_partitions(
                 fix="take it off that setting",
             )
         if extent.high > 0:
-            raise used(topic, partition)
+            raise used_partition_error(topic, partition)
     return frozenset(named)
 
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from bridge.errors import BadMessageError, RefusedRowsError
 from bridge.events import EVENT_SCHEMA, SEP, Code, Kind, RowChange
 from bridge.model import Advance, Entry, SchemaChange, Table, TableName
-from bridge.mysql.apply.run_statement import Refused
+from bridge.mysql.apply.run_statement import Refusal
 from bridge.mysql.apply.writer import Writer
 from bridge.mysql.schema_changes.ddl_runner import is_another
 from bridge.mysql.state.ddl_journal import UNREADABLE
@@ -34,7 +34,7 @@ from bridge.rows.sql.statement import Rendering
 from bridge.rows.type_check import CheckedTypes
 from bridge.tso import tso_ms
 
-_SHOWN: Final = 2_000
+_SHOWN_BYTES: Final = 2_000
 """How many bytes of a message that cannot be decoded the journal shows."""
 
 
@@ -45,7 +45,7 @@ def unreadable_change(entry: Entry, ts: int, *, is_again: bool = False) -> Schem
     ts: the commit ts that the target has reached (TSO).  is_again: its partition held the same message before.
     """
     message = b64decode(entry.value or "")
-    shown = message[:_SHOWN].decode(errors="replace")
+    shown = message[:_SHOWN_BYTES].decode(errors="replace")
     digest = hashlib.sha1(message, usedforsecurity=False).hexdigest()
     where = f" at {entry.position}" if is_again else ""
     return SchemaChange(ts, "", "", f"{UNREADABLE} sha1 {digest}{where}: {shown}", str(entry.position))
@@ -121,21 +121,21 @@ def separate_refused(writer: Writer, table: Table, changes: pa.Table) -> tuple[p
     if not fitting.num_rows:
         return fitting, entries
     net = _in_order(table, fitting)
-    taken: dict[int, list[Refused]] = {}
-    for one in writer.refused_changes(net):
-        taken.setdefault(one.change.number, []).append(one)
+    refusals: dict[int, list[Refusal]] = {}
+    for refusal in writer.refused_changes(net):
+        refusals.setdefault(refusal.change.number, []).append(refusal)
     halves = []
-    for number, refused in taken.items():
+    for number, refused in refusals.items():
         change = net.changes.slice(number, 1).to_pylist()[0]
         is_half = len(refused) == 1 and refused[0].change.kind != change["kind"]
-        goes = {**change, "kind": int(Kind.DELETE), "after": None}
-        comes = {**change, "kind": int(Kind.INSERT), "before": None}
+        delete = {**change, "kind": int(Kind.DELETE), "after": None}
+        insert = {**change, "kind": int(Kind.INSERT), "before": None}
         if is_half:
-            change, half = (goes, comes) if refused[0].change.kind == Kind.DELETE else (comes, goes)
+            change, half = (delete, insert) if refused[0].change.kind == Kind.DELETE else (insert, delete)
             halves.append(half)
         entries.append(_entry(change, refused[-1].why))
-    kept = net.changes.filter(pa.array(~np.isin(np.arange(fitting.num_rows), list(taken))))
-    return RowChanges.of([kept, pa.Table.from_pylist(halves, EVENT_SCHEMA)]).table, entries
+    accepted = net.changes.filter(pa.array(~np.isin(np.arange(fitting.num_rows), list(refusals))))
+    return RowChanges.of([accepted, pa.Table.from_pylist(halves, EVENT_SCHEMA)]).table, entries
 
 
 def _unfit(table: Table, changes: pa.Table, first: int) -> Iterator[tuple[int, RefusedRowsError]]:
@@ -188,8 +188,8 @@ class OnBadMessage:
     settled: Mapping[str, str] = field(default_factory=dict)
 
     def stops(self, bad: BadMessage) -> bool:
-        """Tells whether a bad message stops the bridge.  A schema change does, until the operator has decided, with
-        quarantine, too: what follows depends on it."""
+        """Tells whether a bad message stops the bridge: unless messages are quarantined.  A schema change stops it in
+        any case, until the operator has decided: what follows depends on it."""
         if str(bad.entry.position) in self.released:
             return False
         if bad.entry.code == Code.SCHEMA_CHANGE:
@@ -212,12 +212,12 @@ class OnBadMessage:
                 if not self.quarantine:
                     raise with_position(writer, rows, catalog, refusal) from refusal
                 name = TableName(*refusal.table)
-                kept, refused = separate_refused(writer, catalog[name], rows.changes(name))
+                accepted, refused = separate_refused(writer, catalog[name], rows.changes(name))
                 if not refused and name in in_order:
                     raise
                 entries = [replace(entry, protocol=self.protocol) for entry in refused]
                 step = replace(step, quarantined=(*step.quarantined, *entries))
-                rows, in_order = rows.with_changes(name, kept), in_order | {name}
+                rows, in_order = rows.with_changes(name, accepted), in_order | {name}
             else:
                 return step
 

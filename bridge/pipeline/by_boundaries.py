@@ -35,7 +35,7 @@ _SILENT_SECONDS: Final = 60.0
 """Boundaries come each second; a partition that brings none for so long, while others do, may bring none any more."""
 
 
-def used(topic: str, partition: int) -> SourceError:
+def used_partition_error(topic: str, partition: int) -> SourceError:
     """Makes the error of a partition that is said to be unused and holds messages."""
     return SourceError(
         f"the partition {topic}/{partition} is said to be unused (source.unused_partitions), and has had messages",
@@ -48,7 +48,7 @@ def used(topic: str, partition: int) -> SourceError:
 @dataclass
 class _Partition:
     boundary: int
-    seen_at: float
+    boundary_time: float
     """Clock time of the last boundary, or of the start."""
     frozen_by: Position | None = None
 
@@ -74,21 +74,20 @@ class Frontier:
     def observe(self, partition: PartitionId, ts: int) -> None:
         """Notes that a boundary arrived.  A frozen partition keeps its own."""
         state = self._state_of(partition)
-        state.seen_at = self._clock()
+        state.boundary_time = self._clock()
         if state.frozen_by is None:
             state.boundary = max(state.boundary, ts)
 
     def freeze(self, bad: BadMessage) -> None:
-        """Freezes the boundary of a partition at the last one before a bad message: later ones would say that it is
-        complete."""
+        """Freezes a partition at the last boundary before a bad message; later ones would call it complete."""
         self.observe(bad.partition, bad.boundary)
         state = self._state_of(bad.partition)
         state.frozen_by = state.frozen_by or bad.entry.position
 
     def admit(self, partition: PartitionId) -> None:
-        """Adds a partition unless it is known.  Until it has a boundary, nothing is complete.
+        """Adds a partition, unless it is there.  Until it has a boundary, nothing is complete.
 
-        Raises SourceError for one that is said to be unused: a message of it was read."""
+        Raises SourceError for one that the settings call unused."""
         self._state_of(partition)
 
     @property
@@ -99,7 +98,7 @@ class Frontier:
     @property
     def silence(self) -> float:
         """Seconds since the last boundary of any partition, or since the start."""
-        return min((self._clock() - state.seen_at for state in list(self._partitions.values())), default=0.0)
+        return min((self._clock() - state.boundary_time for state in list(self._partitions.values())), default=0.0)
 
     def waiting_for(self) -> str:
         """Tells which partition holds the resolved ts back, and why, for the status line."""
@@ -109,7 +108,7 @@ class Frontier:
         where = f"partition {partition}" if len({t for t, _ in list(self._partitions)}) == 1 else f"{topic}/{partition}"
         if state.frozen_by:
             return f"{where} is stopped by a bad message at {state.frozen_by}"
-        silent = self._clock() - state.seen_at
+        silent = self._clock() - state.boundary_time
         return f"{where} has had no boundary for {silent:.0f} s{self._hint(topic, partition, state, silent)}"
 
     def _hint(self, topic: str, partition: int, state: _Partition, silent: float) -> str:
@@ -125,7 +124,7 @@ class Frontier:
         state = self._partitions.get(partition)
         if partition in self._unused:
             topic, number = partition
-            raise used(topic, number)
+            raise used_partition_error(topic, number)
         if state is None:
             state = self._partitions[partition] = _Partition(0, self._clock())
         return state
@@ -207,16 +206,16 @@ class Backlog:
 
     def quarantined(self, low: int, high: int) -> tuple[Entry, ...]:
         """Returns what the transaction that moves the target from low to high has to quarantine."""
-        return tuple(one for batch in self.batches for one in batch.quarantined if low <= one.commit_ts < high)
+        return tuple(entry for batch in self.batches for entry in batch.quarantined if low <= entry.commit_ts < high)
 
     def restart_positions(self, applied_ts: int) -> Starts:
         """Returns where a restart begins when everything below applied_ts is in the target: at the oldest one that
         holds anything at or above it."""
-        alive = next((batch for batch in self.batches if batch.last_ts >= applied_ts), None)
-        if alive is None:
+        oldest = next((batch for batch in self.batches if batch.last_ts >= applied_ts), None)
+        if oldest is None:
             return self.positions
         return {
-            partition: alive.starts.get(partition, PartitionStart(0, 0, 0))._replace(read=now.read)
+            partition: oldest.starts.get(partition, PartitionStart(0, 0, 0))._replace(read=now.read)
             for partition, now in self.positions.items()
         }
 
@@ -243,12 +242,12 @@ class BoundaryOrder(Order):
         self._rows_of, self._on_bad_message = config.rows_of, config.on_bad_message
         self._begins = topic_begins(starts)
         self._begin_of = partial(_begin_of, progress.start_ts, self._begins)
-        self._read_before = {partition: start.read for partition, start in progress.positions.items()}
+        self._offsets_at_start = {partition: start.read for partition, start in progress.positions.items()}
         self._written_at = -EMPTY_WINDOW_SECONDS
         self._begun_ts = progress.applying_ts
         self._bad: list[BadMessage] = []
         self._waits_since: float | None = None
-        self._leaving_because, self._ended = "", False
+        self._handover_reason, self._ended = "", False
         self.applied_ts, self.positions = progress.applied_ts, starts
 
     # --- taking micro-batches
@@ -256,7 +255,7 @@ class BoundaryOrder(Order):
     def take(self, batch: DecodedBatch) -> None:
         """Takes one micro-batch.  When it has changes without a TSO, drops it: the other order will read it again."""
         if batch.by_time:
-            self._leaving_because = "messages without a commit ts have come"
+            self._handover_reason = "messages without a commit ts have come"
             return
         if (cut_rows := self._on_bad_message.cut_rows) is not None:
             batch = replace(batch, events=cut_rows.completed(batch.events, lambda _: self.applied_ts))
@@ -292,9 +291,9 @@ class BoundaryOrder(Order):
         return max(self.applied_ts, self._begin_of(change.read_at.topic))
 
     def _is_repeated(self, bad: BadMessage) -> bool:
-        """Tells whether the pipeline has passed a bad message before, and counts it: it is in the quarantine, or its
-        table was left out.  Call it before the boundaries of the micro-batch are observed."""
-        was_read = bad.entry.position.offset < self._read_before.get(bad.partition, 0)
+        """Tells whether the pipeline has passed a bad message before, and counts it.  Call it before the boundaries of
+        the micro-batch are observed."""
+        was_read = bad.entry.position.offset < self._offsets_at_start.get(bad.partition, 0)
         if was_read and self._boundary_before(bad) < self.applied_ts:
             self._counts.repeated += 1
             return True
@@ -307,7 +306,7 @@ class BoundaryOrder(Order):
         return max(bad.boundary, self._frontier.boundaries.get(bad.partition, 0))
 
     def _count_dropped(self, rows: RowChanges) -> None:
-        dropped = rows.count_below(self.applied_ts, self._begin_of, self._read_before)
+        dropped = rows.count_below(self.applied_ts, self._begin_of, self._offsets_at_start)
         self._counts.repeated += dropped.repeated
         self._counts.late += dropped.late.total()
         if dropped.late:
@@ -322,7 +321,7 @@ class BoundaryOrder(Order):
 
     def _count_dropped_change(self, change: SchemaChange) -> None:
         at = change.read_at
-        was_read = at.offset < self._read_before.get(at[:2], 0)
+        was_read = at.offset < self._offsets_at_start.get(at[:2], 0)
         if was_read or change.commit_ts < self._begin_of(at.topic):
             self._counts.repeated += 1
             return
@@ -342,14 +341,13 @@ class BoundaryOrder(Order):
     # --- what is due
 
     def due(self) -> Iterator[Due]:
-        """Yields the window up to the resolved ts, cut at schema changes, and at the end of a step of which the target
-        may have parts."""
+        """Yields the window up to the resolved ts, cut at schema changes and at the end of an interrupted step."""
         low, high = self.applied_ts, self.resolved_ts
         if high <= low:
             return
         backlog, counts = self._backlog, self._counts
         changes = fold_copies(c for c in backlog.changes(low, high) if is_wanted(c, self._tables, counts.tables))
-        rows = self._rows_of((one.rows for one in backlog.batches), low, high)
+        rows = self._rows_of((waiting.rows for waiting in backlog.batches), low, high)
         if rows.count == 0 and not changes and not backlog.quarantined(low, high):
             if self._clock() - self._written_at >= EMPTY_WINDOW_SECONDS:
                 yield Due(Segment(low, high), None)
@@ -360,15 +358,15 @@ class BoundaryOrder(Order):
                 yield Due(part, rows.between(part.low, part.high), at_once=part.low < self._begun_ts)
 
     def coming(self, batch: DecodedBatch) -> RowChanges | None:
-        """Guesses the rows of the window behind the present one.  Nothing is guessed of a batch with more than rows and
-        boundaries, nor behind schema changes."""
+        """Guesses the rows of the window behind the present one.  None where a batch has more than rows and boundaries,
+        and behind schema changes."""
         batch = batch.divided()
         control, low = control_events(batch.events), self.resolved_ts
         if batch.by_time or control.changes or control.bad or self._until is not None:
             return None
         ends = (max(ts, control.boundaries.get(where, 0)) for where, ts in self._frontier.boundaries.items())
         high = min(ends, default=0)
-        rows = RowChanges.joined([*(one.rows for one in self._backlog.batches), batch.rows], low, high)
+        rows = RowChanges.joined([*(waiting.rows for waiting in self._backlog.batches), batch.rows], low, high)
         return rows if high > low and not self._backlog.changes(low, high) and rows.is_here else None
 
     def next_bad(self) -> Sequence[BadMessage]:
@@ -376,12 +374,9 @@ class BoundaryOrder(Order):
         return self._bad if self._until is None or self.applied_ts < self._until else ()
 
     def handover(self) -> tuple[Advance, str] | None:
-        """Changes to the order of the partitions when changes without a TSO have come, or when no boundary has come for
-        too long or in the whole input.
-
-        Everything below the applied ts is in the target then; the rest is read again.
-        """
-        reason = self._leaving_because or self._lack_of_boundaries()
+        """Changes to the order of the partitions when changes without a TSO have come, or no boundary for too long.
+        Everything below the applied ts is in the target then; the rest is read again."""
+        reason = self._handover_reason or self._lack_of_boundaries()
         if not reason or self.next_bad():
             return None
         rest = self._backlog.restart_positions(self.applied_ts)
@@ -424,8 +419,7 @@ class BoundaryOrder(Order):
 
     @property
     def resolved_ts(self) -> int:
-        """The ts below which everything is complete; not above the applied ts while that is in the midst of a step of
-        which the target may have parts."""
+        """The ts below which everything is complete; during an interrupted step not above the applied ts."""
         complete = self._complete_ts
         return complete if complete >= self._begun_ts else min(complete, self.applied_ts)
 

@@ -22,7 +22,7 @@ from bridge.mysql.server_errors import trouble
 from bridge.mysql.state.ownership import Ownership
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.status import Status
-from bridge.pipeline.steering import KeptSession, Lookout
+from bridge.pipeline.steering import Lookout, ReopeningSession
 from bridge.sources.source import Source
 from bridge.tso import tso_ms
 
@@ -53,8 +53,8 @@ class Heartbeat:
         self._failure: BaseException | None = None
         self._end, self._wake = threading.Event(), threading.Event()
         self._steered: Mapping[str, Any] | None = None
-        self._is_told = True
-        self._session = KeptSession(ownership.target)
+        self._is_announced = True
+        self._session = ReopeningSession(ownership.target)
         self._is_logged = False
         self._thread = threading.Thread(target=self._work, name="heartbeat", daemon=True)
 
@@ -78,7 +78,7 @@ class Heartbeat:
 
     def tell(self, steered: Mapping[str, Any]) -> None:
         """Says at once, beside the status, which of the operator's settings are followed from now on."""
-        self._steered, self._is_told = steered, False
+        self._steered, self._is_announced = steered, False
         self._wake.set()
 
     def raise_failure(self) -> None:
@@ -101,7 +101,7 @@ class Heartbeat:
             if is_due := now >= next_status:
                 next_status = now + self._seconds
             status = self._read_status(reports=is_due)
-            if now >= next_beat or not self._is_told:
+            if now >= next_beat or not self._is_announced:
                 next_beat = now + HEARTBEAT_SECONDS
                 self._beat(status)
 
@@ -130,7 +130,7 @@ class Heartbeat:
     def _beat(self, status: Status | None) -> None:
         try:
             with self._session.use() as session:
-                self._is_told = True
+                self._is_announced = True
                 steered = {} if self._steered is None else {"steered": self._steered}
                 state = orjson.dumps({**(status.document() if status else {}), **steered}).decode()
                 self._ownership.beat(session, self._writer.connections, state)

@@ -76,7 +76,7 @@ class Intake:
         self._limit, self._most_bytes = settings.messages_per_batch, settings.bytes_at_once
         self._room = Amount(settings.driver_rows - largest.rows, settings.driver_bytes - largest.bytes)
         self._part_size = PartSize(self._limit, self._most_bytes)
-        self._known = set(order.positions)
+        self._partitions = set(order.positions)
         self._next = {where: start.offset for where, start in order.positions.items()}
         self._batch: MicroBatch | None = None
         self._stays = False
@@ -98,9 +98,8 @@ class Intake:
         return nested(self._next)
 
     def latest(self) -> Offsets:
-        """Waits for messages, and plans a micro-batch of them.  When the stream has come to its end, or planning fails,
-        which becomes the applier's failure, this returns once the intake is closed, so that Spark begins nothing
-        more."""
+        """Waits for messages, and plans a micro-batch of them.  At the end of the stream, and where planning fails, it
+        returns once the intake is closed, so that Spark begins nothing more.  The failure becomes the applier's."""
         try:
             batch = self._planner.next(self._closed.wait, self._size)
             if batch is not None:
@@ -113,7 +112,7 @@ class Intake:
         self._closed.wait()
         return nested(self._next)
 
-    def known(self) -> Offsets:
+    def newest(self) -> Offsets:
         return nested({**self._next, **self._planner.ends})
 
     @property
@@ -136,10 +135,10 @@ class Intake:
         writers = self._writers_apart
         if writers:
             least = min(_LEAST_STAYING, _TIMES_STAYING * self._part_size.by_rate)
-            stays = self._part_size.wanted(self._limit, processes=writers, least=least)
+            stays = self._part_size.next_size(self._limit, processes=writers, least=least)
             if stays >= LARGE:
                 return stays
-        return self._part_size.wanted()
+        return self._part_size.next_size()
 
     def _may_stay(self, messages: int | None) -> bool:
         """Tells whether the row changes of a micro-batch stay where they are decoded."""
@@ -153,7 +152,7 @@ class Intake:
         applier has a place for it.  A failure becomes the applier's."""
         try:
             self._worker.phases.decoding(begins=True)
-            if all(self._accepted(*one) for one in self._parts(chunks)):
+            if all(self._accepted(*part) for part in self._parts(chunks)):
                 return
         except BaseException as error:  # noqa: BLE001  # nothing after it may be applied
             self._worker.fail(error)
@@ -171,11 +170,11 @@ class Intake:
 
     def _accepted(self, part: MicroBatch, decoded: DecodedBatch) -> bool:
         """Gives a part to the applier; False when nobody takes it any more."""
-        there = self._topics.partitions(self._closed.is_set)
-        if there is None:
+        partitions = self._topics.partitions(self._closed.is_set)
+        if partitions is None:
             return False
         self._follow_on(part)
-        decoded = self._with_added_partitions(there, decoded)
+        decoded = self._with_added_partitions(partitions, decoded)
         if self._order.takes_rows:
             decoded = decoded.divided()
         if not self._worker.offer(decoded, self._closed.is_set):
@@ -239,11 +238,11 @@ class Intake:
                 )
         self._ends.update(part.ends)
 
-    def _with_added_partitions(self, there: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
+    def _with_added_partitions(self, partitions: set[PartitionId], decoded: DecodedBatch) -> DecodedBatch:
         """Adds the partitions of which nothing was read yet.  The planner finds added partitions later than Kafka
         has them, and they may hold changes below the boundaries that were read."""
-        added = there - self._known - decoded.read.keys()
-        self._known |= there | decoded.read.keys()
+        added = partitions - self._partitions - decoded.read.keys()
+        self._partitions |= partitions | decoded.read.keys()
         if not added:
             return decoded
         log.info("partition_added", partitions=sorted(added))

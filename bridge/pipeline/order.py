@@ -62,16 +62,16 @@ class ControlEvents:
     left_out: tuple[LeftOutRows, ...] = ()
 
 
-def control_events(others: pa.Table) -> ControlEvents:
+def control_events(events: pa.Table) -> ControlEvents:
     """Separates boundaries, schema changes and bad messages.
 
-    others: events that are not row changes, in the order of (partition, offset).
+    events: those that are not row changes, in the order of (partition, offset).
     """
-    others, left_out = without_left_out(others)
+    events, left_out = without_left_out(events)
     boundaries: dict[PartitionId, int] = {}
     changes: list[SchemaChange] = []
     bad: list[BadMessage] = []
-    for position, event in placed_events(others):
+    for position, event in placed_events(events):
         where = position.topic, position.partition
         match event:
             case Undecodable():
@@ -112,21 +112,18 @@ def clash_error(why: str | None, position: str) -> UsageError:
 
 
 def is_wanted(change: SchemaChange, tables: TableFilter, seen: set[TableName]) -> bool:
-    """Tells whether the filter accepts any table that a schema change touches, or may touch; adds those that it surely
-    touches to `seen`.
-
-    A change of which only a part is accepted is wanted, so that it is recorded: the policy holds it.
-    """
-    classified = classify(change.text, change.schema)
-    known = classified.classified if isinstance(classified, Refused) else classified
-    if known is None:
+    """Tells whether the filter accepts any table that a schema change may touch, if only one of several.  Adds the
+    tables that it surely touches to `seen`.  One of which only a part is accepted is held by the policy."""
+    classification = classify(change.text, change.schema)
+    statement = classification.classified if isinstance(classification, Refused) else classification
+    if statement is None:
         return _may_be_wanted(change, tables)
-    if known.database or known.kind is StatementKind.ALTER_DATABASE:  # which may mean any, where nothing names one
-        return not known.database or tables.accepts_schema(known.database)
-    seen.update(name for name in known.tables if name.schema)
-    if not known.tables:
+    if statement.database or statement.kind is StatementKind.ALTER_DATABASE:  # without a name it may be any
+        return not statement.database or tables.accepts_schema(statement.database)
+    seen.update(name for name in statement.tables if name.schema)
+    if not statement.tables:
         return tables(change.schema, change.table)
-    return any(tables(*name) if name.schema else tables.may_accept(name.table) for name in known.tables)
+    return any(tables(*name) if name.schema else tables.may_accept(name.table) for name in statement.tables)
 
 
 def _may_be_wanted(change: SchemaChange, tables: TableFilter) -> bool:
@@ -135,10 +132,10 @@ def _may_be_wanted(change: SchemaChange, tables: TableFilter) -> bool:
     if tables(change.schema, change.table):
         return True
     try:
-        found = read_tokens(change.text)
+        words = read_tokens(change.text)
     except UnreadableError:
         return tables.accepts_schema(change.schema) if change.schema else True
-    names = [token.name or "" for token in found]
+    names = [token.name or "" for token in words]
     whole = (tables(schema, name) for schema, name in zip(names, names[2:], strict=False) if schema and name)
     bare = (tables(change.schema, name) if change.schema else tables.may_accept(name) for name in names if name)
     return any(whole) or any(bare)
@@ -171,10 +168,10 @@ def fold_copies(changes: Iterable[SchemaChange]) -> list[SchemaChange]:
     That is the order of commit_ts, then of the position of the first copy (topic, partition, offset), so that it does
     not depend on how they arrived.  Copies, broadcast or repeated, have the same commit_ts, schema and text.
     """
-    seen: dict[tuple[int, str, str], SchemaChange] = {}
+    firsts: dict[tuple[int, str, str], SchemaChange] = {}
     for change in sorted(changes, key=lambda change: change.read_at):
-        seen.setdefault((change.commit_ts, change.schema, change.text), change)
-    return sorted(seen.values(), key=lambda change: change.commit_ts)
+        firsts.setdefault((change.commit_ts, change.schema, change.text), change)
+    return sorted(firsts.values(), key=lambda change: change.commit_ts)
 
 
 def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Sequence[int]) -> Iterator[Segment]:
@@ -183,19 +180,19 @@ def cut_window(low: int, high: int, changes: Sequence[SchemaChange], row_ts: Seq
     changes: the schema changes of the window, in the order of `fold_copies`.  Rows at the commit_ts of a change come
         before it.
     row_ts: commit_ts of the window's rows, ascending.
-    Changes without rows between them end one segment together, up to `TOGETHER`; those of one commit_ts always do.
+    Changes of one commit_ts end one segment together, and so do changes without rows between them, up to `TOGETHER`.
     """
-    held: list[SchemaChange] = []
+    batch: list[SchemaChange] = []
     for change in changes:
-        is_next = bool(held) and held[-1].commit_ts < change.commit_ts
-        is_much = sum(len(one.text) for one in held) > TOGETHER
-        if is_next and (is_much or bisect_right(row_ts, held[-1].commit_ts) < bisect_right(row_ts, change.commit_ts)):
-            yield Segment(low, held[-1].commit_ts + 1, tuple(held))
-            low, held = held[-1].commit_ts + 1, []
-        held.append(change)
-    if held:
-        yield Segment(low, held[-1].commit_ts + 1, tuple(held))
-        low = held[-1].commit_ts + 1
+        is_next = bool(batch) and batch[-1].commit_ts < change.commit_ts
+        is_much = sum(len(earlier.text) for earlier in batch) > TOGETHER
+        if is_next and (is_much or bisect_right(row_ts, batch[-1].commit_ts) < bisect_right(row_ts, change.commit_ts)):
+            yield Segment(low, batch[-1].commit_ts + 1, tuple(batch))
+            low, batch = batch[-1].commit_ts + 1, []
+        batch.append(change)
+    if batch:
+        yield Segment(low, batch[-1].commit_ts + 1, tuple(batch))
+        low = batch[-1].commit_ts + 1
     if low < high:
         yield Segment(low, high)
 
@@ -319,8 +316,8 @@ def first_offsets(progress: Progress, lows: Mapping[PartitionId, int]) -> dict[P
     In a new topic that is the first offset that Kafka holds.  In a known topic it is 0: the partition was added
     meanwhile, and messages that are already gone from its beginning were never read.
     """
-    known = {topic for topic, _ in progress.positions}
-    return {where: 0 if where[0] in known else low for where, low in lows.items()}
+    topics = {topic for topic, _ in progress.positions}
+    return {where: 0 if where[0] in topics else low for where, low in lows.items()}
 
 
 def starts_of(
@@ -338,11 +335,11 @@ def starts_of(
     unused: partitions that the sender does not write to.
     """
     floor = 0 if by_partition else None
-    known = {where: progress.positions.get(where, PartitionStart(low, 0, low, floor)) for where, low in lows.items()}
+    starts = {where: progress.positions.get(where, PartitionStart(low, 0, low, floor)) for where, low in lows.items()}
     return {
         where: start._replace(
             boundary=UNUSED if where in unused else max(0, start.boundary),
             begin=(begins or {}).get(where[0], start.begin),
         )
-        for where, start in known.items()
+        for where, start in starts.items()
     }

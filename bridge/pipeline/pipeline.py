@@ -37,7 +37,7 @@ from bridge.pipeline.status import Status, retried_at_start, status_at_start
 from bridge.pipeline.steering import Gate, LoadWatch, Steering
 from bridge.sources.kafka.topic_guard import (
     COMPACTION_FIX,
-    asked,
+    ask_kafka,
     begins_of,
     check_retained,
     ids_of,
@@ -124,7 +124,7 @@ class Pipeline:
                 self._steering(owned.ownership.table, heartbeat) as steering,
             ):
                 heartbeat.report_on(partial(status_at_start, owned.progress.applied_ts, ends))
-                extents = asked(ends.source, "extents", source.extents)
+                extents = ask_kafka(ends.source, "extents", source.extents)
                 reading = time.monotonic()
                 with GroupOffsets(source, self._settings.source.consumer_group) as group_offsets:
                     working = _Working(writer, ends, heartbeat, steering.gate, group_offsets, self._watcher)
@@ -152,12 +152,10 @@ class Pipeline:
         writer, ends = working.writer, working.ends
         for topic in self._assembly.source.compacted():
             log.warning("topic_is_compacted", topic=topic, fix=COMPACTION_FIX)
-        known, begin = owned.progress.positions, owned.progress.start_ts
-        gone = [
-            f"{topic}/{number}" for (topic, number), at in extents.items() if at.low and (topic, number) not in known
-        ]
-        if gone and self._assembly.source.is_kafka and (known or not begin):
-            log.warning("beginning_is_gone", partitions=few(gone), fix=_GONE_FIX)
+        positions, begin = owned.progress.positions, owned.progress.start_ts
+        truncated = [f"{w[0]}/{w[1]}" for w, extent in extents.items() if extent.low and w not in positions]
+        if truncated and self._assembly.source.is_kafka and (positions or not begin):
+            log.warning("beginning_is_gone", partitions=few(truncated), fix=_GONE_FIX)
         transactions = self._assembly.transactions(owned.progress, extents)
         reading = self._assembly.reading(
             self._keep_topics(owned.ownership, ends),
@@ -188,7 +186,7 @@ class Pipeline:
                 log.warning("source_unanswered", why=str(error))
             except TargetWentBack as back:
                 log.warning("target_went_back", why=str(back))
-            extents = asked(ends.source, "extents", self._assembly.source.extents)
+            extents = ask_kafka(ends.source, "extents", self._assembly.source.extents)
 
     def _messages_ahead(self, applier: Applier, extents: Mapping[PartitionId, Extent], end: End) -> int:
         """Counts the messages that are still to be read; SourceError where Kafka no longer holds one."""
@@ -204,14 +202,14 @@ class Pipeline:
     def _keep_topics(self, ownership: Ownership, ends: Ends) -> dict[str, str]:
         """Stores the ids of the topics with the progress, before anything of them is applied; returns them.  Raises
         OwnedError when another process owns the row now."""
-        now = asked(ends.source, "topics", lambda: ids_of(self._assembly.source.topics()))
+        now = ask_kafka(ends.source, "topics", lambda: ids_of(self._assembly.source.topics()))
 
         def keep() -> dict[str, str]:
             ownership.revive()
             progress = ownership.progress()
             ids = topics_to_keep(progress, now)
             if ids != progress.topics and not ownership.table.set_topics(ownership.control, ownership.epoch, ids):
-                raise ownership.lost()
+                raise ownership.lost_error()
             return ids
 
         return retried_at_start(ends.target, self._assembly.target, keep)

@@ -89,11 +89,11 @@ class Status:
 
     def document(self) -> dict[str, object]:
         """Returns the status as a JSON document, without what is only for those who watch the port."""
-        said = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _FOR_WATCHERS}
-        return {**said, "applied_time": self.applied_time}
+        values = {item.name: getattr(self, item.name) for item in fields(self) if item.name not in _FOR_WATCHERS}
+        return {**values, "applied_time": self.applied_time}
 
 
-def said_lags(last_status: Mapping[str, Any]) -> tuple[float, float] | None:
+def reported_lags(last_status: Mapping[str, Any]) -> tuple[float, float] | None:
     """Gives the lags of source and applying, in seconds, of a status that a bridge wrote (`Status.document`).
 
     None where it knew none.
@@ -110,14 +110,14 @@ def retried_at_start(end: End, target: Target, do: Callable[[], _Answer]) -> _An
     """Does what the start wants of the target, again until it answers and takes writes; raises TargetError when it was
     away for too long, and Abandoned when nobody waits any more."""
 
-    def given_up(error: BaseException) -> TargetError:
+    def timeout_error(error: BaseException) -> TargetError:
         return TargetError(
             f"the target {trouble(error)}, and {end.retry_seconds:g} s are over: {server_words(error)}",
             where=str(target),
             fix="check --target, that the server runs, is reachable and takes writes, then start the bridge again",
         )
 
-    return end.retried(do, _WORK, TRANSIENT, trouble, given_up)
+    return end.retried(do, _WORK, TRANSIENT, trouble, timeout_error)
 
 
 def status_at_start(applied_ts: int, ends: Ends) -> Status | None:

@@ -29,7 +29,7 @@ _TIMEOUT_SECONDS: Final = 10.0
 log = structlog.get_logger()
 
 
-class KeptSession:
+class ReopeningSession:
     """A session that is opened when it is needed, kept, and opened anew after an error."""
 
     def __init__(self, target: Target) -> None:
@@ -113,23 +113,23 @@ class LoadWatch:
 
     def __init__(self, target: Target, table: ProgressTable, replicas: Sequence[Target]) -> None:
         self._table = table
-        self._target = KeptSession(target)
-        self._replicas = {replica.place: KeptSession(replica) for replica in replicas}
+        self._target = ReopeningSession(target)
+        self._replicas = {replica.place: ReopeningSession(replica) for replica in replicas}
 
     def busy(self, limits: MostLoad) -> str:
         """Tells what is above its limit, or cannot be measured; "" when nothing is."""
         most_lag = limits.get(REPLICA_LAG)
         try:
             with self._target.use() as session:
-                found = excess(session, {n: limit for n, limit in limits.items() if n != REPLICA_LAG}, "target")
-                written_at = None if most_lag is None else heartbeat_at(session, self._table)
+                reason = excess(session, {n: limit for n, limit in limits.items() if n != REPLICA_LAG}, "target")
+                heartbeat = None if most_lag is None else heartbeat_at(session, self._table)
         except UsageError as error:
             return f"{error.what}, and it is limited"
-        if found or most_lag is None or written_at is None:
-            return found
+        if reason or most_lag is None or heartbeat is None:
+            return reason
         if not self._replicas:
             return NO_REPLICAS
-        return self._lag(written_at, most_lag)
+        return self._lag(heartbeat, most_lag)
 
     def close(self) -> None:
         """Closes its sessions."""
@@ -137,16 +137,16 @@ class LoadWatch:
             session.close()
 
     def _lag(self, written_at: float, limit: float) -> str:
-        arrived: dict[str, float | None] = {}
-        for place, kept in self._replicas.items():
+        heartbeats: dict[str, float | None] = {}
+        for place, replica in self._replicas.items():
             try:
-                with kept.use() as session:
-                    arrived[place] = heartbeat_at(session, self._table)
+                with replica.use() as session:
+                    heartbeats[place] = heartbeat_at(session, self._table)
             except (MySQLError, OSError) as error:
                 return f"the replica {place} does not tell how far it is: {server_words(error)}"
             except TargetError as error:
                 return f"the replica {place} does not tell how far it is: {error.what}"
-        return lag_excess(written_at, arrived, limit)
+        return lag_excess(written_at, heartbeats, limit)
 
 
 BURST_SECONDS: Final = 1.0
@@ -163,12 +163,12 @@ class Limits:
     """What holds the applier back.
 
     paused: why nothing is applied, "" when it is.
-    rate: row changes a second, 0 for no limit; rated: who limits them.
+    rate: row changes a second, 0 for no limit; rate_reason: who limits them.
     """
 
     paused: str = ""
     rate: float = 0.0
-    rated: str = ""
+    rate_reason: str = ""
 
 
 class Gate:
@@ -225,7 +225,7 @@ class Gate:
         owed = self._owed_seconds(limits.rate)
         if limits.paused or self.busy:
             return LOOK_SECONDS, limits.paused or self.busy
-        return min(max(owed, _LEAST_SECONDS), LOOK_SECONDS), limits.rated if owed else ""
+        return min(max(owed, _LEAST_SECONDS), LOOK_SECONDS), limits.rate_reason if owed else ""
 
     def _owed_seconds(self, rate: float) -> float:
         """Fills the bucket; gives after how many seconds nothing is owed.  No rate forgets what is owed."""
@@ -247,9 +247,9 @@ class Steering:
     def __init__(
         self, target: Target, controls: ControlTable, load: LoadWatch, tell: Callable[[Mapping[str, Any]], object]
     ) -> None:
-        self._session, self._controls, self._load, self._tell = KeptSession(target), controls, load, tell
-        self._told: Controls | None = None
-        self._known: Controls = {}
+        self._session, self._controls, self._load, self._tell = ReopeningSession(target), controls, load, tell
+        self._announced: Controls | None = None
+        self._controls_now: Controls = {}
         self.gate = Gate(Limits(paused=BEING_READ))
 
     def __enter__(self) -> Steering:
@@ -266,29 +266,29 @@ class Steering:
         with self._session.use() as session:
             controls = self._controls.read(session)
         self._log_changes(controls)
-        if self._throttle(controls) != self._throttle(self._known):
+        if self._throttle(controls) != self._throttle(self._controls_now):
             self.gate.busy = BEING_MEASURED if self._throttle(controls) else ""
-        self._known = controls
+        self._controls_now = controls
         pause, rate = controls.get(ControlKind.PAUSE), controls.get(ControlKind.RATE)
         self.gate.limits = Limits(
             pause.words if pause else "", float(rate.value) if rate else 0.0, rate.words if rate else ""
         )
-        if controls != self._told:
-            self._told = controls
+        if controls != self._announced:
+            self._announced = controls
             self._tell(as_document(controls))
 
     def measure(self) -> None:
         """Measures the servers while a throttle is set."""
-        limits = self._throttle(self._known)
+        limits = self._throttle(self._controls_now)
         busy = self._load.busy(parse_limits([limits], "throttle")) if limits else ""
-        if limits == self._throttle(self._known):  # otherwise it was measured by limits that count no more
+        if limits == self._throttle(self._controls_now):  # otherwise it was measured by limits that count no more
             self.gate.busy = busy
 
     def _log_changes(self, controls: Controls) -> None:
         for kind, control in controls.items():
-            if self._known.get(kind) != control:
+            if self._controls_now.get(kind) != control:
                 log.info("steered", now=control.words)
-        for kind in self._known.keys() - controls.keys():
+        for kind in self._controls_now.keys() - controls.keys():
             log.info("steered", lifted=kind.value)
 
     @staticmethod

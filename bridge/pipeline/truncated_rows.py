@@ -43,7 +43,7 @@ class Upstream(Protocol):
 
 _Place = tuple[int, TableName, str]
 """A commit ts, a table, and the image of a key."""
-_Found = Mapping[_Place, Literals | str]
+_RowsByKey = Mapping[_Place, Literals | str]
 """The whole row, or the reason why there is none."""
 
 
@@ -57,27 +57,28 @@ class CutRows:
         self._upstream, self._decoder = upstream, decoder
 
     def completed(self, events: pa.Table, floor: Floor = lambda _: 0) -> pa.Table:
-        """Gives events (EVENT_SCHEMA) with the whole rows of messages that hold only keys, in no order.  What is below
-        the floor is not read back.  A message whose rows are not found stays bad, and says why.
+        """Gives events (EVENT_SCHEMA), in no order, with whole rows in the place of messages that hold only keys.
+
+        What is below the floor is not read back.  A message whose rows are not there stays bad, and says why.
 
         Raises what reading the upstream raises.
         """
         is_cut = pc.and_(pc.equal(events["kind"], int(Kind.BAD)), pc.is_in(events["columns"], pa.array(sorted(CUT))))
         if not pc.any(is_cut).as_py():
             return events
-        bad = [(at, one) for at, one in placed_events(events.filter(is_cut)) if isinstance(one, Undecodable)]
-        decoded = [(at, one, self._decoded(at, one)) for at, one in bad]
-        read = self._read_back(
+        bad = [(at, event) for at, event in placed_events(events.filter(is_cut)) if isinstance(event, Undecodable)]
+        decoded = [(at, event, self._decoded(at, event)) for at, event in bad]
+        rows_by_key = self._read_back(
             row
-            for at, _, told in decoded
-            if isinstance(told, list)
-            for row in told
+            for at, _, outcome in decoded
+            if isinstance(outcome, list)
+            for row in outcome
             if row.cut and row.commit_ts >= floor((at.topic, at.partition))
         )
-        done = [(at, event) for at, one, told in decoded for event in _with_rows(one, told, read)]
-        whole = events_table(one for one in done if isinstance(one[1], RowChange))
+        results = [(at, event) for at, bad, outcome in decoded for event in _with_rows(bad, outcome, rows_by_key)]
+        whole = events_table((at, event) for at, event in results if isinstance(event, RowChange))
         rows, _ = without_left_out(routed(whole, self._decoder.row_rules.routes))
-        still_bad = events_table(one for one in done if isinstance(one[1], Undecodable))
+        still_bad = events_table((at, event) for at, event in results if isinstance(event, Undecodable))
         return pa.concat_tables([events.filter(pc.invert(is_cut)), rows, still_bad])
 
     def _decoded(self, at: Position, bad: Undecodable) -> list[RowChange] | Undecodable:
@@ -90,41 +91,41 @@ class CutRows:
         for row in rows:
             if why := rules.routes.conflict(TableName(row.schema, row.table)):
                 raise clash_error(why, str(at))
-        kept = [row for row in rows if ruled_row(row, rules)]
-        if len(rows) < len(decoded) or any(row.by_time for row in kept):
+        replicated = [row for row in rows if ruled_row(row, rules)]
+        if len(rows) < len(decoded) or any(row.by_time for row in replicated):
             why = "the message holds only the key of a row, and no commit ts at which the row could be read back"
             return bad._replace(reason=why)
-        return kept
+        return replicated
 
-    def _read_back(self, cut: Iterable[RowChange]) -> _Found:
+    def _read_back(self, cut: Iterable[RowChange]) -> _RowsByKey:
         """Reads the rows of these changes, moment by moment."""
-        wanted: dict[tuple[int, TableName], dict[str, Literals]] = {}
+        keys_by_moment: dict[tuple[int, TableName], dict[str, Literals]] = {}
         for row in cut:
             commit_ts, table, image = _key_place(row)
             names = split_forms(row.columns)[0].split(SEP)
-            wanted.setdefault((commit_ts, table), {})[image] = dict(zip(names, image.split(SEP), strict=True))
-        found: dict[_Place, Literals | str] = {}
-        for (commit_ts, table), keys in sorted(wanted.items(), key=lambda item: item[0]):
+            keys_by_moment.setdefault((commit_ts, table), {})[image] = dict(zip(names, image.split(SEP), strict=True))
+        rows_by_key: dict[_Place, Literals | str] = {}
+        for (commit_ts, table), keys in sorted(keys_by_moment.items(), key=lambda item: item[0]):
             why = f"the upstream has no such row of {table} at commit ts {commit_ts}"
             try:
                 rows = self._upstream.rows_at(commit_ts, table, list(keys.values()))
-            except RowsGoneError as gone:
-                rows, why = [None] * len(keys), str(gone)
+            except RowsGoneError as error:
+                rows, why = [None] * len(keys), str(error)
             for (image, key), whole in zip(keys.items(), rows, strict=True):
-                found[commit_ts, table, image] = why if whole is None else _with_key(whole, key)
-        return found
+                rows_by_key[commit_ts, table, image] = why if whole is None else _with_key(whole, key)
+        return rows_by_key
 
 
 def _with_rows(
-    bad: Undecodable, told: list[RowChange] | Undecodable, rows_by_key: _Found
+    bad: Undecodable, outcome: list[RowChange] | Undecodable, rows_by_key: _RowsByKey
 ) -> Sequence[RowChange | Undecodable]:
     """Gives the row changes that a message told, with whole rows; the message with the reason where one is missing."""
-    if isinstance(told, Undecodable):
-        return [told]
-    missing = [why for row in told if isinstance(why := rows_by_key.get(_key_place(row)), str)]
+    if isinstance(outcome, Undecodable):
+        return [outcome]
+    missing = [why for row in outcome if isinstance(why := rows_by_key.get(_key_place(row)), str)]
     if missing:
         return [bad._replace(reason=missing[0], code=Code.NOT_READ_BACK)]
-    return [whole for row in told for whole in _whole(row, rows_by_key)]
+    return [whole for row in outcome for whole in _whole(row, rows_by_key)]
 
 
 def _key_place(event: RowChange) -> _Place:
@@ -137,7 +138,7 @@ def _with_key(row: Literals, key: Literals) -> Literals:
     return {name: own.get(name.lower(), literal) for name, literal in row.items()}
 
 
-def _whole(event: RowChange, rows_by_key: _Found) -> list[RowChange]:
+def _whole(event: RowChange, rows_by_key: _RowsByKey) -> list[RowChange]:
     """Returns a change with its whole row; a change that moves its row to another key as a delete and an insert."""
     row = rows_by_key.get(_key_place(event)) if event.cut else None
     if not isinstance(row, Mapping):

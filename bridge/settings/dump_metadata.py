@@ -66,22 +66,22 @@ def begin_after(folder: Path) -> int:
 def read_moment(lines: Iterable[str]) -> DumpMoment:
     """Reads the file; what it does not say is empty."""
     lines = list(lines)
-    started = next((found[1].strip() for line in lines if (found := _STARTED.match(line))), "")
-    mine = list(_of_master(lines))
-    log = next((found[1] for line in mine if (found := _LOG.match(line))), "")
-    position = next((found[1] for line in mine if (found := _POSITION.match(line))), "")
+    started = next((match[1].strip() for line in lines if (match := _STARTED.match(line))), "")
+    own_lines = list(_of_master(lines))
+    log = next((match[1] for line in own_lines if (match := _LOG.match(line))), "")
+    position = next((match[1] for line in own_lines if (match := _POSITION.match(line))), "")
     return DumpMoment(started, log, position)
 
 
 def _of_master(lines: Iterable[str]) -> Iterator[str]:
     """Gives the lines about the dumped server itself, not those about the one that it follows."""
-    is_mine = False
+    is_own = False
     for line in lines:
         if _MASTER.match(line):
-            is_mine = True
+            is_own = True
         elif _OTHER.match(line):
-            is_mine = False
-        elif is_mine:
+            is_own = False
+        elif is_own:
             yield line
 
 

@@ -197,7 +197,7 @@ DEFAULT_PREFIX: Final = f"{PREFIX}DEFAULT_"
 _EXAMPLES: Final = "`bridge config example` lists files that can be read"
 
 
-class Given(NamedTuple):
+class Setting(NamedTuple):
     """A setting that was given, and by what."""
 
     place: Place
@@ -208,27 +208,27 @@ class Given(NamedTuple):
 class Layer:
     """One source: its settings as nested dictionaries, their origins, and what is wrong with them."""
 
-    def __init__(self, given: Iterable[Given], problems: Sequence[str] = ()) -> None:
+    def __init__(self, settings: Iterable[Setting], problems: Sequence[str] = ()) -> None:
         self.problems = list(problems)
         self.origins: dict[Place, str] = {}
         self.values: dict[str, Any] = {}
-        for each in given:
-            self._take(each)
+        for setting in settings:
+            self._take(setting)
 
-    def _take(self, given: Given) -> None:
+    def _take(self, setting: Setting) -> None:
         inside = self.values
-        for depth, part in enumerate(given.place[:-1], 1):
-            if given.place[:depth] in fields().keys() - sections():
-                self.problems.append(unknown(given.place, given.origin))
+        for depth, part in enumerate(setting.place[:-1], 1):
+            if setting.place[:depth] in fields().keys() - sections():
+                self.problems.append(unknown(setting.place, setting.origin))
                 return
             if not isinstance(inside.get(part), dict):
                 inside[part] = {}
             inside = inside[part]
-        if given.place in sections() and not isinstance(given.value, dict):
-            self.problems.append(not_a_section(given.place, given.value, given.origin))
+        if setting.place in sections() and not isinstance(setting.value, dict):
+            self.problems.append(not_a_section(setting.place, setting.value, setting.origin))
             return
-        inside[given.place[-1]] = given.value
-        self.origins[given.place] = given.origin
+        inside[setting.place[-1]] = setting.value
+        self.origins[setting.place] = setting.origin
 
 
 def file_layer(config: Path | None) -> Layer:
@@ -237,7 +237,7 @@ def file_layer(config: Path | None) -> Layer:
         return Layer(())
     settings = _parsed(config)
     refuse_secrets(settings, f"the configuration {config}")
-    return Layer(Given(place, value, str(config)) for place, value in _leaves(settings, ()))
+    return Layer(Setting(place, value, str(config)) for place, value in _leaves(settings, ()))
 
 
 def _leaves(settings: Mapping[str, Any], above: Place) -> Iterator[tuple[Place, Any]]:
@@ -278,8 +278,9 @@ def _variables(environment: Mapping[str, str], prefix: str) -> Layer:
         name for name in names if name not in places and not _OF_KUBERNETES.fullmatch(f"{name}={environment[name]}")
     )
     problems = [unknown((name,), "the environment", places) for name in strange]
-    given = (Given(places[name], _split(places[name], environment[name]), name) for name in names if name in places)
-    return Layer(given, problems)
+    own = [name for name in names if name in places]
+    settings = (Setting(places[name], _split(places[name], environment[name]), name) for name in own)
+    return Layer(settings, problems)
 
 
 def assignment_layer(assignments: Sequence[str]) -> Layer:
@@ -290,12 +291,12 @@ def assignment_layer(assignments: Sequence[str]) -> Layer:
     return Layer(layer)
 
 
-def _assigned(assignment: str) -> Given:
+def _assigned(assignment: str) -> Setting:
     path, equals, value = assignment.partition("=")
     if not equals:
         raise UsageError(f"--set {shown_name(path)} has no value", fix="write it as --set section.key=value")
     place = place_of_path(path)
-    return Given(place, _split(place, value), "--set")
+    return Setting(place, _split(place, value), "--set")
 
 
 def _nested(place: Place, value: object) -> dict[str, Any]:
@@ -305,7 +306,7 @@ def _nested(place: Place, value: object) -> dict[str, Any]:
 def flag_layer(flags: Mapping[str, Any]) -> Layer:
     """Takes the flags, by name with `_`; None and an empty list are flags that were not given."""
     return Layer(
-        Given(place_of_flag(name), value, f"--{name.replace('_', '-')}")
+        Setting(place_of_flag(name), value, f"--{name.replace('_', '-')}")
         for name, value in flags.items()
         if value is not None and value != [] and value != ()
     )

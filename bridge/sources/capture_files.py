@@ -209,10 +209,10 @@ def _read(piece: Iterable[_Range], lows: Mapping[PartitionId, int]) -> Iterator[
 
 
 def _once(messages: Iterable[Message]) -> Iterator[Message]:
-    seen = set[Position]()
+    positions = set[Position]()
     for message in messages:
-        if message.position not in seen:
-            seen.add(message.position)
+        if message.position not in positions:
+            positions.add(message.position)
             yield message
 
 
@@ -247,9 +247,9 @@ def _line(path: Path, line: bytes) -> Message:
     return Message(position, key, value, _timestamp(fields.get("timestamp")))
 
 
-def _timestamp(given: object) -> int:
+def _timestamp(stamp: object) -> int:
     try:
-        return int(given)  # type: ignore[call-overload, no-any-return]
+        return int(stamp)  # type: ignore[call-overload, no-any-return]
     except (ValueError, TypeError):
         return 0
 

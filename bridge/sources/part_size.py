@@ -54,7 +54,7 @@ class PartSize:
         """Notes that the messages of a part were of so many tables."""
         self.by_tables = min(self._most, OF_A_TABLE * tables)
 
-    def wanted(self, most: int = MOST_AT_ONCE, *, processes: int = 1, least: int = 0) -> int:
+    def next_size(self, most: int = MOST_AT_ONCE, *, processes: int = 1, least: int = 0) -> int:
         """Returns how many messages a part should have, `most` at most, when its row changes are divided among so many
         processes.  least: even where the applier is slow."""
         return min(most, max(self.by_rate, self.by_tables, least), processes * self.by_memory)

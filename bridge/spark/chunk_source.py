@@ -50,7 +50,7 @@ class Plans(Tasks, Protocol):
     def latest(self) -> Offsets:
         """Gives the end of the next micro-batch, once it has one; the present offsets when the stream has ended."""
 
-    def known(self) -> Offsets:
+    def newest(self) -> Offsets:
         """Gives where the partitions ended when they were last looked at."""
 
 
@@ -221,7 +221,7 @@ class ChunkStreamReader(ChunkReader, DataSourceStreamReader):
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802
         """Gives where the partitions ended when the driver last looked."""
-        return self._offsets("known")
+        return self._offsets("newest")
 
     def stop(self) -> None:
         """Ends the process when its query has ended: Spark would print the end of its socket as a failure."""

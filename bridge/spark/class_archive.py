@@ -70,7 +70,7 @@ class _Numbers:
         self._next += 1
         return {"t": {"0": self._next}}
 
-    known = initial
+    newest = initial
 
     def tasks(self) -> list[bytes]:
         return [pickle.dumps(tuple)] * 2

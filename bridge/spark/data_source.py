@@ -113,22 +113,22 @@ _SETTINGS: Final = ("bootstrap_servers", "topic", "input", "protocol", "timezone
 class SourceOptions:
     """The options of the data source.
 
-    given: those that are settings, too.  Secret ones are references (`env:NAME`, `file:PATH`), since Spark shows
+    texts: those that are settings, too.  Secret ones are references (`env:NAME`, `file:PATH`), since Spark shows
         options in plans, event logs and its UI; they are read where the settings are asked for.
     most: the most messages of a micro-batch, None for no limit.
     """
 
-    given: Mapping[str, str]
+    texts: Mapping[str, str]
     starting_offsets: str
     most: int | None
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> SourceOptions:
         """Reads and checks options, as Spark gives them; UsageError for one that is missing, unknown or secret."""
-        given = {name: value for name, value in options.items() if name != "path"}
-        starting_offsets = given.pop("starting_offsets", _EARLIEST)
-        own = cls(given, starting_offsets, _count(given.pop("max_messages_per_batch", None)))
-        if unknown := [name for name in given if name not in _SETTINGS and not name.startswith((_KAFKA, _REGISTRY))]:
+        texts = {name: value for name, value in options.items() if name != "path"}
+        starting_offsets = texts.pop("starting_offsets", _EARLIEST)
+        own = cls(texts, starting_offsets, _count(texts.pop("max_messages_per_batch", None)))
+        if unknown := [name for name in texts if name not in _SETTINGS and not name.startswith((_KAFKA, _REGISTRY))]:
             raise UsageError(
                 f"the data source has no option {', '.join(unknown)}",
                 fix=f"known are {', '.join(_SETTINGS)}, starting_offsets, max_messages_per_batch, {_KAFKA}* and"
@@ -147,19 +147,19 @@ class SourceOptions:
         return own
 
     def _below(self, section: str) -> dict[str, str]:
-        return {name.removeprefix(section): text for name, text in self.given.items() if name.startswith(section)}
+        return {name.removeprefix(section): text for name, text in self.texts.items() if name.startswith(section)}
 
     @property
     def settings(self) -> Settings:
         """The settings that the options are, with the secrets that they refer to; UsageError for what is wrong."""
         source = {
-            "bootstrap_servers": self.given.get("bootstrap_servers", ""),
-            "topics": tuple(filter(None, map(str.strip, self.given.get("topic", "").split(",")))),
-            "input": self.given.get("input", ""),
+            "bootstrap_servers": self.texts.get("bootstrap_servers", ""),
+            "topics": tuple(filter(None, map(str.strip, self.texts.get("topic", "").split(",")))),
+            "input": self.texts.get("input", ""),
             "kafka": self._below(_KAFKA),
             "registry": resolve(dict(self._below(_REGISTRY)), "source.registry"),
         }
-        meaning = {name: self.given[name] for name in ("protocol", "timezone") if name in self.given}
+        meaning = {name: self.texts[name] for name in ("protocol", "timezone") if name in self.texts}
         try:
             return Settings.model_validate({"source": source, **meaning})
         except ValidationError as error:
@@ -194,9 +194,9 @@ def _count(text: str | None) -> int | None:
 class _Task(InputPartition):
     """What one task reads: a range of offsets, or all capture files (None)."""
 
-    def __init__(self, protocol: str, wanted: OffsetRange | None) -> None:
-        super().__init__(wanted)
-        self.protocol, self.wanted = protocol, wanted
+    def __init__(self, protocol: str, part: OffsetRange | None) -> None:
+        super().__init__(part)
+        self.protocol, self.part = protocol, part
 
 
 class EventSource(DataSource):
@@ -237,7 +237,7 @@ class _Reading:
             return
         settings = self._options.settings
         decoder = _decoder(partition.protocol, settings.timezone, settings.source.registry.registry())
-        for messages in _messages(settings.source, partition.wanted):
+        for messages in _messages(settings.source, partition.part):
             yield from event_rows(decode_messages(decoder, messages)).to_batches()
 
 
@@ -250,8 +250,8 @@ class EventReader(_Reading, DataSourceReader):
             return [_Task(self._options.protocol_of(CaptureSource(path)), None)]
         source = self._options.kafka()
         ranges = [OffsetRange(*where, extent.low, extent.high) for where, extent in source.extents().items()]
-        ranges = [wanted for wanted in ranges if wanted.size]
-        return [_Task(self._options.protocol_of(source), wanted) for wanted in ranges] if ranges else []
+        ranges = [part for part in ranges if part.size]
+        return [_Task(self._options.protocol_of(source), part) for part in ranges] if ranges else []
 
 
 class EventStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -296,10 +296,10 @@ class EventStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         """Plans a task for each partition that has messages between these offsets."""
         begins = flat(start)
         ranges = [OffsetRange(*where, begins.get(where, 0), at) for where, at in flat(end).items()]
-        ranges = [wanted for wanted in ranges if wanted.size]
+        ranges = [part for part in ranges if part.size]
         if ranges and not self._protocol:
             self._protocol = self._options.protocol_of(self._kafka())
-        return [_Task(self._protocol, wanted) for wanted in ranges]
+        return [_Task(self._protocol, part) for part in ranges]
 
     def _kafka(self) -> KafkaSource:
         if self._source is None:
@@ -311,11 +311,11 @@ class EventStreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailab
         return {**vars(self), "_source": None}
 
 
-def _messages(source: SourceSection, wanted: OffsetRange | None) -> Iterable[Messages]:
-    if wanted is None:
+def _messages(source: SourceSection, part: OffsetRange | None) -> Iterable[Messages]:
+    if part is None:
         return chain.from_iterable(read() for read in CaptureSource(source.input).everything({}).reads(1))
     properties = {**source.client_properties, "bootstrap.servers": source.bootstrap_servers}
-    return process_reader(tuple(sorted(properties.items()))).read([wanted])
+    return process_reader(tuple(sorted(properties.items()))).read([part])
 
 
 @cache

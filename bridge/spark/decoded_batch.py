@@ -85,10 +85,10 @@ class DecodedBatch:
     def divided(self) -> Self:
         """Gives it with all row changes in `parts`, and the other events in the order of (partition, offset)."""
         is_row = self.events["kind"].to_numpy() <= int(Kind.DELETE)
-        others = masked(self.events, ~is_row)
-        others = take_rows(others, np.lexsort((others["offset"].to_numpy(), others["partition"].to_numpy())))
+        control = masked(self.events, ~is_row)
+        control = take_rows(control, np.lexsort((control["offset"].to_numpy(), control["partition"].to_numpy())))
         here = RowChanges.here(in_order(self.events, np.flatnonzero(is_row))).parts if is_row.any() else ()
-        return replace(self, events=others, parts=(*here, *self.parts))
+        return replace(self, events=control, parts=(*here, *self.parts))
 
 
 # --- in tasks
@@ -101,13 +101,13 @@ def staying_chunks(tables: Iterable[pa.Table], folder: str | None) -> Iterator[C
 
 def _staying(events: pa.Table, folder: str | None) -> Chunk:
     batch = DecodedBatch.of(events).divided()
-    others = export_events(batch.events, None)
+    control = export_events(batch.events, None)
     if not batch.parts:
-        return Chunk(others)
+        return Chunk(control)
     rows = batch.rows.table
     value = export_events(rows, folder)
     outline = _Outline(Span.of(rows), dict(batch.read), batch.by_time, value if is_file(value) else None)
-    return Chunk(others, None if is_file(value) else value, pickle.dumps(outline))
+    return Chunk(control, None if is_file(value) else value, pickle.dumps(outline))
 
 
 # --- in the driver
@@ -124,16 +124,16 @@ def collected(chunks: DataFrame, *, stay: bool) -> DecodedBatch:
     # `collect` takes twice as much of the JVM: it looks through a large class of Spark more
     columns = (chunks.select("events", "outline") if stay else chunks).toArrow()
     batch = DecodedBatch.of(import_events(columns["events"].to_pylist()))
-    outlines: list[_Outline] = [pickle.loads(one) for one in columns["outline"].drop_null().to_pylist()]
+    outlines: list[_Outline] = [pickle.loads(outline) for outline in columns["outline"].drop_null().to_pylist()]
     if not outlines:
         return batch
-    parts = [Part(FileChunk(one.file, one.span)) for one in outlines if one.file is not None]
-    if with_spark := [one.span for one in outlines if one.file is None]:
+    parts = [Part(FileChunk(outline.file, outline.span)) for outline in outlines if outline.file is not None]
+    if with_spark := [outline.span for outline in outlines if outline.file is None]:
         parts.append(Part(SparkChunks(chunks.select("rows").dropna().rdd.map(_value), Span.total(with_spark))))
     read = dict(batch.read)
-    for where, end in (item for one in outlines for item in one.read.items()):
+    for where, end in (item for outline in outlines for item in outline.read.items()):
         read[where] = max(end, read.get(where, 0))
-    by_time = batch.by_time or any(one.by_time for one in outlines)
+    by_time = batch.by_time or any(outline.by_time for outline in outlines)
     return replace(batch, read=read, parts=tuple(parts), by_time=by_time)
 
 

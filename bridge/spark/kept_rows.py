@@ -21,13 +21,13 @@ CHUNK_BYTES: Final = 32 << 20
 T = TypeVar("T")
 
 
-Given = tuple[bytes, Selection]
+ChunkReference = tuple[bytes, Selection]
 """What a task gets of a chunk: what `export_events` returned, and what of it is meant."""
 
 
-def given_rows(given: Given) -> pa.Table:
+def referenced_rows(reference: ChunkReference) -> pa.Table:
     """Reads the row changes that are meant (EVENT_SCHEMA), in order."""
-    return TableChunk(read_events(given[0])).rows(given[1])
+    return TableChunk(read_events(reference[0])).rows(reference[1])
 
 
 class Span(NamedTuple):
@@ -65,7 +65,7 @@ class FileChunk(OneTable):
         weakref.finalize(self, Path(name.decode()).unlink, missing_ok=True)
 
     def rows(self, selection: Selection) -> pa.Table:
-        return given_rows((self.name, selection))
+        return referenced_rows((self.name, selection))
 
 
 def spilled(chunk: TableChunk) -> TableChunk:
@@ -93,26 +93,26 @@ class SparkChunks:
     @classmethod
     def of(cls, context: SparkContext, values: list[bytes], span: Span) -> SparkChunks:
         """Gives chunks to Spark."""
-        given = context.parallelize(values, len(values)).persist(StorageLevel.DISK_ONLY)
-        given.localCheckpoint()
-        given.count()
-        return cls(given, span)
+        rdd = context.parallelize(values, len(values)).persist(StorageLevel.DISK_ONLY)
+        rdd.localCheckpoint()
+        rdd.count()
+        return cls(rdd, span)
 
     def ask(self, selection: Selection, question: Callable[[pa.Table], T]) -> list[T]:
         """Calls the function in tasks, with each chunk."""
-        return self.given(selection).map(lambda one: question(given_rows(one))).collect()
+        return self.references(selection).map(lambda reference: question(referenced_rows(reference))).collect()
 
     def tables(self, selection: Selection, *, at_once: bool) -> Iterable[pa.Table]:
         """Gives a table of each chunk."""
-        values = self.given(selection).map(lambda one: packed(given_rows(one)))
+        values = self.references(selection).map(lambda reference: packed(referenced_rows(reference)))
         return (unpacked([value]) for value in (values.collect() if at_once else values.toLocalIterator()))
 
-    def given(self, selection: Selection) -> RDD[Given]:
+    def references(self, selection: Selection) -> RDD[ChunkReference]:
         """Gives the chunks to tasks."""
         return self._values.map(lambda value: (value, selection))
 
 
-def kept_elsewhere(part: Part, context: SparkContext, folder: str | None) -> list[Part]:
+def move_out(part: Part, context: SparkContext, folder: str | None) -> list[Part]:
     """Moves what the driver's memory holds to files of the folder, or to Spark where these may not be."""
     [rows] = part.chunk.tables(part.selection, at_once=True)
     most_bytes = min(CHUNK_BYTES, max(1, rows.nbytes // context.defaultParallelism))

@@ -75,10 +75,10 @@ PREFIX: Final = "classes-2-"
 QUIET: Final = "-Xlog:disable -Xlog:all=error:stderr"
 
 
-def driver_java_options(given: str = "") -> str:
-    """Returns all options of the driver's JVM.  given: the operator's options, which come last and so override the
+def driver_java_options(options: str = "") -> str:
+    """Returns all options of the driver's JVM.  options: the operator's options, which come last and so override the
     others."""
-    return " ".join(filter(None, (_ALWAYS, java_options(), given)))
+    return " ".join(filter(None, (_ALWAYS, java_options(), options)))
 
 
 def java_options() -> str:

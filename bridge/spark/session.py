@@ -102,11 +102,11 @@ def start_session(settings: Mapping[str, str], *, log_level: str = "off") -> Spa
         SparkContext._ensure_initialized()
         _forward_signals(SparkContext._gateway)
     submitted = dict(SparkConf().getAll()) if is_submitted() else {}
-    given = {**submitted, **settings}
+    overrides = {**submitted, **settings}
     mark_used(archive_name())
-    java = {_JAVA_OPTIONS: driver_java_options(given.get(_JAVA_OPTIONS, ""))}
+    java = {_JAVA_OPTIONS: driver_java_options(overrides.get(_JAVA_OPTIONS, ""))}
     noise = {} if log_level == "off" else {"spark.log.level": log_level.upper()}
-    properties = {**_DEFAULTS, **noise, **given, **java}
+    properties = {**_DEFAULTS, **noise, **overrides, **java}
     for key, value in properties.items():
         builder = builder.config(key, value)
     with tempfile.TemporaryFile("w+") as jvm_output:
@@ -140,9 +140,9 @@ def _leave_data_sources_alone(session: SparkSession) -> None:
     getattr(getattr(manager, "MODULE$"), "dataSourceBuilders_$eq")(jvm.scala.Some(getattr(none, "MODULE$")))
 
 
-def _is_local(given: Mapping[str, str]) -> bool:
+def _is_local(properties: Mapping[str, str]) -> bool:
     """Tells whether Spark runs on this machine alone, which is the default."""
-    return given.get("spark.master", "local").startswith("local")
+    return properties.get("spark.master", "local").startswith("local")
 
 
 def _show_log(session: SparkSession, level: str) -> None:
@@ -327,7 +327,7 @@ class StartingSession:
         self.started_at: float | None = None
         self._is_over = threading.Event()
         self._began, self._late = time.monotonic(), 0.0
-        self._is_told = False
+        self._is_logged = False
         keep_freed_memory()
         self._thread = threading.Thread(target=self._start, name="spark-start", daemon=True)
         self._thread.start()
@@ -349,9 +349,9 @@ class StartingSession:
             raise self._failure
         if self._session is None or self.started_at is None:
             raise Abandoned
-        if not self._is_told:
+        if not self._is_logged:
             log.info("spark_started", seconds=round(self.started_at - self._began, 1))
-            self._is_told = True
+            self._is_logged = True
         return self._session
 
     def _look_at_the_time(self) -> None:

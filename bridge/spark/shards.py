@@ -37,7 +37,7 @@ from bridge.rows.sql.render import render
 from bridge.rows.sql.statement import NotWritten, NotWrittenError, Rendering, Stage, Statement, WritePart
 from bridge.spark.errors import SPARK_FAILED, is_executor_lost, source_error
 from bridge.spark.event_transfer import export_events, read_events
-from bridge.spark.kept_rows import FileChunk, Given, SparkChunks, given_rows, kept_elsewhere
+from bridge.spark.kept_rows import ChunkReference, FileChunk, SparkChunks, move_out, referenced_rows
 
 _ERROR: Final = b"E"
 """The first byte of a pickled error in the place of events."""
@@ -55,7 +55,7 @@ def _as_kind(changes: pa.Table, kind: Kind) -> pa.Table:
 def check_written(failed: Collection[NotWritten]) -> None:
     """Raises NotWrittenError with one of the reasons why shards were not written, if there are any."""
     if failed:
-        raise NotWrittenError(min(failed, key=lambda one: one.waits))
+        raise NotWrittenError(min(failed, key=lambda failure: failure.waits))
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class Shards:
             except BridgeError as error:
                 yield from ((number, _ERROR + pickle.dumps(error)) for number in range(self.count))
                 return
-            for number, some in divided(rows, numbers):
-                yield number, export_events(some, self.folder)
+            for number, events in divided(rows, numbers):
+                yield number, export_events(events, self.folder)
 
     def _numbered(self, chunk: pa.Table) -> tuple[pa.Table, Longs]:
         """Gives row changes, and the number of each one's shard.  An update that moves its row to another key becomes
@@ -98,11 +98,11 @@ class Shards:
         shapes, shape_of = shapes_of(self.catalog, changes)
         old, new, moves = ShapedRows.of(shapes, shape_of, changes).keys()
         stays, moved = np.flatnonzero(~moves), np.flatnonzero(moves)
-        some = changes.take(pa.array(moved))
-        gone, come = _as_kind(some, Kind.DELETE), _as_kind(some, Kind.INSERT)
-        rows = pa.concat_tables([masked(changes, ~moves), gone, come])
+        moving = changes.take(pa.array(moved))
+        deletes, inserts = _as_kind(moving, Kind.DELETE), _as_kind(moving, Kind.INSERT)
+        rows = pa.concat_tables([masked(changes, ~moves), deletes, inserts])
         stay = pc.coalesce(new, old).take(pa.array(stays))
-        keys = pa.concat_arrays([stay, *(one.take(pa.array(moved)) for one in (old, new))])
+        keys = pa.concat_arrays([stay, *(key.take(pa.array(moved)) for key in (old, new))])
         tables = [zlib.crc32("\0".join(shape.table.name).encode()) for shape in shapes]  # alike in every process
         of_table = np.array(tables, np.int64)[shape_of[np.concatenate([stays, moved, moved])]]
         return rows, ((key_sums(keys) ^ of_table) >> 16) % self.count  # the lower bits of short keys are much alike
@@ -123,16 +123,16 @@ class Shards:
 
     def write(self, write: WritePart, shards: Iterable[Shard]) -> Iterator[NotWritten]:
         """Writes shards, each in one transaction; gives why one is not written, and ends then."""
-        for _, some in groupby(sorted(shards, key=itemgetter(0)), key=itemgetter(0)):
+        for _, shard in groupby(sorted(shards, key=itemgetter(0)), key=itemgetter(0)):
             try:
-                statements = list(self.statements(some))
+                statements = list(self.statements(shard))
             except BridgeError as error:
                 yield NotWritten(error.what, error.fix)
                 return
-            once = any(one.is_once for one in statements)
-            found = NotWritten("rows may be written only once") if once else write(statements)
-            if found is not None:
-                yield found
+            once = any(statement.is_once for statement in statements)
+            failure = NotWritten("rows may be written only once") if once else write(statements)
+            if failure is not None:
+                yield failure
                 return
 
 
@@ -179,9 +179,9 @@ class Executors:
         self.room, self._transaction = room, transaction
         self.home: Home | None = None
 
-    def rows_of(self, some: Iterable[RowChanges], low: int, high: int) -> RowChanges:
+    def rows_of(self, parts: Iterable[RowChanges], low: int, high: int) -> RowChanges:
         """Gives the window with low <= commit_ts < high."""
-        return replace(RowChanges.joined(some, low, high), large=self)
+        return replace(RowChanges.joined(parts, low, high), large=self)
 
     def write(self, rows: RowChanges) -> bool:
         """Tells whether executors write these rows: the driver does not hold them, or there are more than one
@@ -194,26 +194,26 @@ class Executors:
         return self.home
 
     @contextmanager
-    def _given(self, rows: RowChanges) -> Iterator[tuple[RowChanges, str | None]]:
+    def _outside(self, rows: RowChanges) -> Iterator[tuple[RowChanges, str | None]]:
         """Gives executors what of the row changes the driver's memory holds; and a folder for files, for so long."""
         home = self._home
         with home.own_folder() as folder:
-            parts = ([p] if not p.chunk.is_here else kept_elsewhere(p, home.context, folder) for p in rows.parts)
-            yield replace(rows, parts=tuple(one for some in parts for one in some)), folder
+            parts = ([p] if not p.chunk.is_here else move_out(p, home.context, folder) for p in rows.parts)
+            yield replace(rows, parts=tuple(part for moved in parts for part in moved)), folder
 
     def _spread(self, rows: RowChanges, function: Callable[[Iterator[pa.Table]], Iterable[T]]) -> RDD[T]:
         """Has tasks call the function with chunks, some for each task."""
         context = self._home.context
-        files, with_spark = list[Given](), list[RDD[Given]]()
+        files, with_spark = list[ChunkReference](), list[RDD[ChunkReference]]()
         for chunk, selection in rows.parts:
             if isinstance(chunk, FileChunk):
                 files.append((chunk.name, selection))
             elif isinstance(chunk, SparkChunks):
-                with_spark.append(chunk.given(selection))
+                with_spark.append(chunk.references(selection))
         tasks = max(1, min(len(files), _TASKS_PER_CORE * context.defaultParallelism))
-        here: RDD[Given] = context.parallelize(files, tasks)
+        here: RDD[ChunkReference] = context.parallelize(files, tasks)
         every = context.union([here, *with_spark]) if with_spark else here
-        return every.mapPartitions(lambda some: function(map(given_rows, some)))
+        return every.mapPartitions(lambda references: function(map(referenced_rows, references)))
 
     # --- what the driver writes
 
@@ -225,15 +225,15 @@ class Executors:
 
         Raises RefusedRowsError for a row that cannot be written.
         """
-        with self._given(rows) as (kept, folder):
-            odd = odd_tables(catalog, kept.lists(), rendering)
-            rest = [name for name in kept.tables() if name not in odd]
+        with self._outside(rows) as (outside, folder):
+            odd = odd_tables(catalog, outside.lists(), rendering)
+            rest = [name for name in outside.tables() if name not in odd]
             if rest:
-                rows = kept.of_tables(rest)
+                rows = outside.of_tables(rest)
                 tables = {name: catalog[name] for name in rest}
                 yield from self._of_shards(rows, Shards(tables, rendering, rows.amount.pieces(_SHARD) or 1, folder))
             for name, is_whole in odd.items():
-                yield from _in_order(kept.of_tables([name]), catalog, rendering, is_whole=is_whole)
+                yield from _in_order(outside.of_tables([name]), catalog, rendering, is_whole=is_whole)
 
     def _of_shards(self, rows: RowChanges, shards: Shards) -> Iterator[Statement]:
         """Gives the statements shard by shard; stage by stage, where a row that is written in one shard may need a
@@ -241,8 +241,8 @@ class Executors:
         divided = self._spread(rows, shards.divide).partitionBy(shards.count, int)
         are_alone = all(map(is_alone, shards.catalog.values()))
         for stages in (tuple(Stage),) if are_alone else ((stage,) for stage in Stage):
-            for _, some in groupby(divided.toLocalIterator(prefetchPartitions=True), key=itemgetter(0)):
-                yield from shards.statements(some, stages)
+            for _, shard in groupby(divided.toLocalIterator(prefetchPartitions=True), key=itemgetter(0)):
+                yield from shards.statements(shard, stages)
 
     # --- what executors write
 
@@ -252,35 +252,39 @@ class Executors:
 
         Raises NotWrittenError when some are not written.
         """
-        with self._given(source.rows) as (kept, folder):
+        with self._outside(source.rows) as (outside, folder):
             shards = Shards.apart(source, rendering, self._transaction, connections, folder)
             try:
-                divided = self._spread(kept, shards.divide).partitionBy(min(connections, shards.count), int)
+                divided = self._spread(outside, shards.divide).partitionBy(min(connections, shards.count), int)
                 check_written(divided.mapPartitions(partial(shards.write, write)).collect())
             except SPARK_FAILED as error:
                 if is_executor_lost(error):
                     raise
                 # What a task that writes reads are row changes that Spark keeps: Kafka has no part in it.
-                found = source_error(error)
-                what = found.what if isinstance(found, BridgeError) else str(found)
+                cause = source_error(error)
+                what = cause.what if isinstance(cause, BridgeError) else str(cause)
                 raise NotWrittenError(NotWritten(what, _TASK_FIX)) from error
 
 
 def _in_order(
     rows: RowChanges, catalog: Mapping[TableName, Table], rendering: Rendering, *, is_whole: bool
 ) -> Iterator[Statement]:
-    """Brings the rows of one table to the driver, slice by slice.  Of an upstream transaction that is too large for
-    that, all slices are rendered for one stage after the other, if messages hold whole rows: otherwise changes of one
-    key must come together."""
+    """Brings the rows of one table to the driver, slice by slice.
+
+    An upstream transaction that is too large for that is rendered stage by stage, if messages hold whole rows.  If they
+    do not, changes of one key must come together, and it comes as a whole.
+    """
     most = Amount(_SHARD.rows + _SHARD.rows // 2, _SHARD.bytes + _SHARD.bytes // 2)
-    for some, _ in rows.cut(_SHARD):
+    for window, _ in rows.cut(_SHARD):
         # in which small transactions may stand beside the large one
-        pieces = some.cut(_SHARD, least=1) if some.amount.exceeds(most) else [(some, None)]
+        pieces = window.cut(_SHARD, least=1) if window.amount.exceeds(most) else [(window, None)]
         for piece, _ in pieces:
             if not is_whole or not piece.amount.exceeds(most):
                 yield from RowChanges.here(piece.table).statements(catalog, rendering)
                 continue
             for stage in Stage:
-                for table in (one for part in piece.parts for one in part.chunk.tables(part.selection, at_once=False)):
+                for table in (
+                    table for part in piece.parts for table in part.chunk.tables(part.selection, at_once=False)
+                ):
                     statements = RowChanges.here(table).statements(catalog, rendering)
                     yield from (statement for statement in statements if statement.stage is stage)

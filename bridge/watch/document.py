@@ -26,7 +26,7 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.mysql.state.quarantine import count_held
 from bridge.phases import WORDS
 from bridge.pipeline.status import Status
-from bridge.pipeline.steering import KeptSession
+from bridge.pipeline.steering import ReopeningSession
 from bridge.sources.source import Source
 from bridge.tso import tso_ms, tso_time
 
@@ -87,7 +87,7 @@ class Lookups:
     """Asks now and then, in a thread of its own, so that an end that does not answer keeps nobody waiting."""
 
     def __init__(self, source: Source, target: Target, table: ProgressTable) -> None:
-        self._source, self._session, self._table = source, KeptSession(target), table
+        self._source, self._session, self._table = source, ReopeningSession(target), table
         self.ends: Mapping[PartitionId, int] = {}
         """Where the partitions ended when Kafka was last asked."""
         self.target = TargetLook()

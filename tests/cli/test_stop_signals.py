@@ -18,7 +18,7 @@ PROGRAM = """
 import signal, sys, threading, time
 from bridge.cli import pipeline_run
 from bridge.cli.pipeline_run import StopSignals
-pipeline_run.BREAK_OFF_SECONDS, pipeline_run.END_SECONDS, pipeline_run._LEFT_SECONDS = 1.0, 2.0, 0.3
+pipeline_run.BREAK_OFF_SECONDS, pipeline_run.END_SECONDS, pipeline_run._CLIENT_SECONDS = 1.0, 2.0, 0.3
 asked, broken_off = threading.Event(), threading.Event()
 wait = sys.argv[1]
 

@@ -10,7 +10,7 @@ from bridge.errors import ApplyError, RefusedRowsError
 from bridge.events import RowChange
 from bridge.local import MariaDB
 from bridge.model import Advance
-from bridge.mysql.apply.run_statement import Sent, refused_transaction
+from bridge.mysql.apply.run_statement import Volume, refused_transaction
 from bridge.mysql.connection.target import Target
 from bridge.mysql.server_errors import (
     LOST,
@@ -86,7 +86,7 @@ def test_a_transaction_over_a_limit(code: int) -> None:
         1206: "innodb_buffer_pool_size",
         3019: "undo tablespaces",
     }
-    error = refused_transaction(Advance(10, 20, {}), TooLargeError(code, "too large"), Sent(3, 70_000_000))
+    error = refused_transaction(Advance(10, 20, {}), TooLargeError(code, "too large"), Volume(3, 70_000_000))
     assert not isinstance(error, RefusedRowsError)
     assert f"a transaction of 3 statements, 70,000,000 bytes, is too large for the target: {code}" in error.what
     assert error.where == "commit ts 10 to 20"

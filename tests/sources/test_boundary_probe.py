@@ -125,14 +125,14 @@ def test_many_tables_make_larger_parts() -> None:
     pace = PartSize(100_000, 1 << 30)
     pace.note(20_000, 100.0)
     pace.had_tables(10)
-    assert pace.wanted() == LEAST_AT_ONCE
+    assert pace.next_size() == LEAST_AT_ONCE
     pace.had_tables(1_000)
-    assert pace.wanted() == 50_000
+    assert pace.next_size() == 50_000
     pace.had_tables(10_000)
-    assert pace.wanted() == 100_000
+    assert pace.next_size() == 100_000
     pace.note(20_000, 0.1)
     pace.had_tables(1)
-    assert pace.wanted() == 100_000
+    assert pace.next_size() == 100_000
 
 
 def _nobody(messages: int, size: int) -> None:

@@ -127,7 +127,7 @@ class Plan:
     def latest(self) -> Offsets:
         return {"t": {"0": 5}}
 
-    def known(self) -> Offsets:
+    def newest(self) -> Offsets:
         return {"t": {"0": 9}}
 
     def tasks(self) -> list[bytes]:
@@ -137,7 +137,7 @@ class Plan:
 def answers(planned: bytes) -> list[object]:
     """What another process is told."""
     asking = pickle.loads(planned)
-    return [asking.ask(question) for question in ("initial", "latest", "known", "tasks")]
+    return [asking.ask(question) for question in ("initial", "latest", "newest", "tasks")]
 
 
 @pytest.mark.parametrize("name", ["query", "a long name " * 15])

@@ -24,7 +24,7 @@ from bridge.rows.sql import render
 from bridge.rows.sql.statement import Rendering, Stage, Statement
 from bridge.spark import shards
 from bridge.spark.event_transfer import export_events
-from bridge.spark.kept_rows import FileChunk, Span, given_rows
+from bridge.spark.kept_rows import FileChunk, Span, referenced_rows
 from bridge.spark.shards import Shards
 from tests.support.upstreams import events_table, row_change
 
@@ -68,7 +68,7 @@ class Elsewhere:
         return [self._rows(selection)]
 
     def _rows(self, selection: Selection) -> pa.Table:
-        return given_rows((self._value, selection))
+        return referenced_rows((self._value, selection))
 
 
 @pytest.mark.parametrize("place", ["memory", "file", "elsewhere"])
@@ -137,7 +137,7 @@ def test_a_file_is_there_as_long_as_its_rows_are_needed(tmp_path: Path) -> None:
 def statements(rendering: Rendering, changes: pa.Table, count: int, selection: Selection = ALL) -> list[Statement]:
     """As of what tasks have divided."""
     made = Shards({NAME: TABLE}, rendering, count, None)
-    divided = list(made.divide([given_rows((export_events(in_order(changes), None), selection))]))
+    divided = list(made.divide([referenced_rows((export_events(in_order(changes), None), selection))]))
     of_shards = (made.statements(one for one in divided if one[0] == shard) for shard in range(count))
     return [statement for some in of_shards for statement in some]
 

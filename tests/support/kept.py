@@ -11,7 +11,7 @@ from bridge.rows.gathering import Amount
 from bridge.rows.order_and_slices import RowChanges
 from bridge.spark.decoded_batch import DecodedBatch, collected, staying_chunks
 from bridge.spark.event_transfer import Chunk
-from bridge.spark.kept_rows import kept_elsewhere
+from bridge.spark.kept_rows import move_out
 from bridge.spark.shards import Executors, Home
 
 if TYPE_CHECKING:
@@ -36,5 +36,5 @@ def executors_of(spark: SparkSession, folder: str | None = None) -> Executors:
 
 def kept(spark: SparkSession, rows: RowChanges, folder: str | None = None) -> RowChanges:
     """The same row changes, which the driver's memory does not hold."""
-    parts = [one for part in rows.parts for one in kept_elsewhere(part, spark.sparkContext, folder)]
+    parts = [one for part in rows.parts for one in move_out(part, spark.sparkContext, folder)]
     return replace(rows, parts=tuple(parts))

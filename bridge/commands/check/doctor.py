@@ -37,7 +37,7 @@ class Doctor:
     def __init__(self, settings: Settings, *, accepts_change: bool) -> None:
         self._settings, self._accepts_change = settings, accepts_change
         self._decoded: Decoded | None = None
-        self._read: SourceFacts | None = None
+        self._source_facts: SourceFacts | None = None
         self._has_target = False
 
     def findings(self, *, create: bool) -> Iterator[Finding]:
@@ -59,7 +59,7 @@ class Doctor:
         return server.gather(target, self._settings)
 
     def _source(self, facts: SourceFacts) -> Iterator[Finding]:
-        self._read = facts
+        self._source_facts = facts
         yield from kafka.judge(facts)
         if not facts.heads:
             return
@@ -70,30 +70,30 @@ class Doctor:
             except BridgeError as error:
                 yield failed("registry", error)
                 return
-        said = protocol.judge_protocol(facts, self._settings)
-        yield said
-        if said.ok:
+        finding = protocol.judge_protocol(facts, self._settings)
+        yield finding
+        if finding.ok:
             name = protocol.guess(facts)[0] if self._settings.protocol == "auto" else self._settings.protocol
             self._decoded = protocol.decode(facts, self._settings, name)
             yield from protocol.judge(facts, self._decoded, self._settings)
 
     def _target(self, facts: ServerFacts) -> Iterator[Finding]:
-        settings, target, found = self._settings, target_of(self._settings), self._decoded
+        settings, target, decoded = self._settings, target_of(self._settings), self._decoded
         self._has_target = True
         yield from server.judge(facts, str(target), settings)
         if facts.progress:
             yield from self._rules(facts.progress)
-        if self._read and facts.progress:
-            yield from kafka.judge_topics(self._read, facts.progress)
-        elif self._read:
-            yield from kafka.judge_beginning(self._read, parse_moment(settings.begin))
+        if self._source_facts and facts.progress:
+            yield from kafka.judge_topics(self._source_facts, facts.progress)
+        elif self._source_facts:
+            yield from kafka.judge_beginning(self._source_facts, parse_moment(settings.begin))
         reserved = ReservedSchemas(settings.target.schema_name)
-        changes = [event for event in found.events if isinstance(event, RowChange | DdlStatement)] if found else []
+        changes = [event for event in decoded.events if isinstance(event, RowChange | DdlStatement)] if decoded else []
         names = {change.schema for change in changes if change.schema and not reserved.why(change.schema)}
         yield from grants.judge(facts.grants, settings.target.schema_name, names)
-        if found:
-            gather = partial(tables.gather, target, found, settings, is_known=facts.progress is not None)
-            yield from _of("target", gather, lambda got: tables.judge(got, found, settings))
+        if decoded:
+            gather = partial(tables.gather, target, decoded, settings, is_known=facts.progress is not None)
+            yield from _of("target", gather, lambda facts: tables.judge(facts, decoded, settings))
 
     def _rules(self, progress: Progress) -> Iterator[Finding]:
         """Says that a start would refuse the routes or the filters, since the pipeline ran with others."""

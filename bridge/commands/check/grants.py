@@ -55,15 +55,15 @@ def judge(facts: GrantFacts, own: str, replicated: Collection[str]) -> Iterator[
 
     own: the bridge's database.  replicated: the databases that are replicated, as far as they are known.
     """
-    held = read_grants(facts.lines)
-    yield from _judge_scope(held, facts.user, own, OWN)
+    grants = read_grants(facts.lines)
+    yield from _judge_scope(grants, facts.user, own, OWN)
     for database in sorted(replicated):
-        yield from _judge_scope(held, facts.user, database, REPLICATED)
+        yield from _judge_scope(grants, facts.user, database, REPLICATED)
 
 
-def _judge_scope(held: Sequence[Granted], user: str, database: str, needs: Needs) -> Iterator[Finding]:
+def _judge_scope(grants: Sequence[Grant], user: str, database: str, needs: Needs) -> Iterator[Finding]:
     where = f"{quote_name(database)}.*"
-    missing = [privilege for privilege in needs if not allow(held, privilege, database)]
+    missing = [privilege for privilege in needs if not allow(grants, privilege, database)]
     if hard := ", ".join(privilege for privilege in missing if not needs[privilege]):
         yield fail("grants", f"the user lacks on {where}: {hard}", f"GRANT {hard} ON {where} TO {user}")
     for privilege in missing:
@@ -74,7 +74,7 @@ def _judge_scope(held: Sequence[Granted], user: str, database: str, needs: Needs
         yield ok("grants", f"the user has on {where}: {', '.join(needs)}")
 
 
-class Granted(NamedTuple):
+class Grant(NamedTuple):
     """A line of SHOW GRANTS.  schema: the name or pattern of the database, None for all."""
 
     revokes: bool
@@ -85,12 +85,12 @@ class Granted(NamedTuple):
         return bool(privilege in self.privileges or _ALL & self.privileges)
 
 
-def read_grants(lines: Iterable[str]) -> Sequence[Granted]:
+def read_grants(lines: Iterable[str]) -> Sequence[Grant]:
     """Reads what SHOW GRANTS prints; grants on single tables, columns and routines do not count."""
     return [granted for line in lines if (granted := _read_line(line))]
 
 
-def allow(grants: Sequence[Granted], privilege: str, database: str) -> bool:
+def allow(grants: Sequence[Grant], privilege: str, database: str) -> bool:
     """Tells whether an account has a privilege on all of a database.
 
     Of grants on databases only those with the closest name count, as in the server: one by its very name hides those by
@@ -107,14 +107,14 @@ def allow(grants: Sequence[Granted], privilege: str, database: str) -> bool:
     return any(line.names(privilege) for line in granted)
 
 
-def _read_line(line: str) -> Granted | None:
-    found = _GRANT.match(line)
-    if not found or found["table"] != "*":
+def _read_line(line: str) -> Grant | None:
+    match = _GRANT.match(line)
+    if not match or match["table"] != "*":
         return None
-    privileges = (part.strip().upper() for part in _COLUMNS.sub("(", found["privileges"]).split(","))
-    name = found["schema"]
+    privileges = (part.strip().upper() for part in _COLUMNS.sub("(", match["privileges"]).split(","))
+    name = match["schema"]
     schema = None if name == "*" else name[1:-1].replace(name[0] * 2, name[0])
-    return Granted(found["verb"] == "REVOKE", frozenset(part for part in privileges if "(" not in part), schema)
+    return Grant(match["verb"] == "REVOKE", frozenset(part for part in privileges if "(" not in part), schema)
 
 
 def _unescaped(pattern: str) -> str | None:

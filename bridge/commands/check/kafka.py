@@ -95,18 +95,18 @@ def judge(facts: SourceFacts) -> Iterator[Finding]:
     if any(map(_lacks, facts.operations.values())):
         return
     if facts.heads:
-        seen = f"{counted(len(facts.sample), 'message')} of {counted(len(facts.heads), 'partition')}"
-        yield ok("source", f"{facts.name} can be read: {seen} were sampled")
+        counts = f"{counted(len(facts.sample), 'message')} of {counted(len(facts.heads), 'partition')}"
+        yield ok("source", f"{facts.name} can be read: {counts} were sampled")
     else:
         yield warn("source", f"{facts.name} holds no message yet", "check --topic if there should be some")
 
 
 def judge_topics(facts: SourceFacts, progress: Progress) -> Iterator[Finding]:
     """Judges whether the topics are still those that the pipeline has read, and hold what it has to read."""
-    there = {where: start for where, start in progress.positions.items() if where in facts.extents}
+    starts = {where: start for where, start in progress.positions.items() if where in facts.extents}
     try:
         topics_to_keep(progress, facts.ids)
-        check_retained(there, facts.extents)
+        check_retained(starts, facts.extents)
     except SourceError as refusal:
         yield failed("topics", refusal)
 
@@ -116,11 +116,11 @@ def judge_beginning(facts: SourceFacts, begin: int) -> Iterator[Finding]:
 
     begin: the TSO where it begins, 0 for the earliest.
     """
-    cut = [where for where, extent in facts.extents.items() if extent.low > 0]
-    if cut and not begin:
+    truncated = [where for where, extent in facts.extents.items() if extent.low > 0]
+    if truncated and not begin:
         yield warn(
             "beginning",
-            f"Kafka has removed the first messages of {_named(cut)}, and the pipeline would begin behind them",
+            f"Kafka has removed the first messages of {_named(truncated)}, and the pipeline would begin behind them",
             "where they changed something, copy the upstream's tables first and begin at the copy's moment (--from)",
         )
 

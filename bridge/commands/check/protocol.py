@@ -125,8 +125,8 @@ def judge_protocol(facts: SourceFacts, settings: Settings) -> Finding:
 
 
 def _is_another(facts: SourceFacts, protocol: str) -> bool:
-    seen = [one for key, value in facts.sample if (one := recognise_message(key, value))]
-    return any(is_other(one, [protocol]) for one in seen)
+    recognitions = [recognition for key, value in facts.sample if (recognition := recognise_message(key, value))]
+    return any(is_other(recognition, [protocol]) for recognition in recognitions)
 
 
 def decode(facts: SourceFacts, settings: Settings, protocol: str) -> Decoded:
@@ -147,38 +147,38 @@ def decode(facts: SourceFacts, settings: Settings, protocol: str) -> Decoded:
     )
 
 
-def judge(facts: SourceFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
+def judge(facts: SourceFacts, decoded: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges what the sample holds, and which order the topic allows."""
-    yield _judge_zone(found, settings)
-    yield from judge_source(found, settings.ddl.source)
-    yield from _judge_events(found.events)
-    yield from judge_old_values(found)
+    yield _judge_zone(decoded, settings)
+    yield from judge_source(decoded, settings.ddl.source)
+    yield from _judge_events(decoded.events)
+    yield from judge_old_values(decoded)
     for loss in losses(facts.sample, settings.decode_options().debezium, is_filtered=bool(settings.filter)):
         yield warn("sender", loss.what, loss.fix)
-    probe = probed(facts, found, settings)
-    if probe.by_partition is False and any(isinstance(e, Boundary) for tail in found.tails.values() for e in tail):
-        yield from kafka.judge_boundaries(facts, found.tails)
-    yield _judge_transactions(facts, found, settings) or _judge_order(probe, is_binlog=bool(found.binlog_of))
+    probe = probed(facts, decoded, settings)
+    if probe.by_partition is False and any(isinstance(e, Boundary) for tail in decoded.tails.values() for e in tail):
+        yield from kafka.judge_boundaries(facts, decoded.tails)
+    yield _judge_transactions(facts, decoded, settings) or _judge_order(probe, is_binlog=bool(decoded.binlog_of))
 
 
-def probed(facts: SourceFacts, found: Decoded, settings: Settings) -> BoundaryProbe:
+def probed(facts: SourceFacts, decoded: Decoded, settings: Settings) -> BoundaryProbe:
     """Tells the order of the source, as a start does."""
-    may_lack = PROTOCOLS[found.protocol].may_lack_boundaries
+    may_lack = PROTOCOLS[decoded.protocol].may_lack_boundaries
     if settings.debezium.without_boundaries and may_lack:
         return WITHOUT_BOUNDARIES
-    return judge_events(found.events, list(found.tails.values()) if may_lack else [], facts.now_ms)
+    return judge_events(decoded.events, list(decoded.tails.values()) if may_lack else [], facts.now_ms)
 
 
-def judge_source(found: Decoded, source: str) -> Iterator[Finding]:
+def judge_source(decoded: Decoded, source: str) -> Iterator[Finding]:
     """Compares `ddl.source` with what the messages tell, as far as these do: those of MariaDB name it."""
-    if found.binlog_of not in {"", "mariadb"} and is_tidb(source):
+    if decoded.binlog_of not in {"", "mariadb"} and is_tidb(source):
         yield warn(
             "ddl-source",
             f"the messages were made from a binlog, and ddl.source is {source}: the bridge does not know the upstream's"
             " default collations, and holds schema changes that mean them",
             "set ddl.source to mysql-8, mysql-5.7 or mariadb, as SELECT VERSION() says upstream",
         )
-    elif not found.binlog_of and not found.is_mysql_born and not is_tidb(source):
+    elif not decoded.binlog_of and not decoded.is_mysql_born and not is_tidb(source):
         yield warn(
             "ddl-source",
             f"the messages are TiCDC's, and ddl.source is {source}: statements without a collation mean TiDB's defaults"
@@ -187,12 +187,12 @@ def judge_source(found: Decoded, source: str) -> Iterator[Finding]:
         )
 
 
-def _judge_zone(found: Decoded, settings: Settings) -> Finding:
-    if not PROTOCOLS[found.protocol].takes_zone:
-        return ok("timezone", f"TIMESTAMP values of {found.protocol} say which moment they mean")
+def _judge_zone(decoded: Decoded, settings: Settings) -> Finding:
+    if not PROTOCOLS[decoded.protocol].takes_zone:
+        return ok("timezone", f"TIMESTAMP values of {decoded.protocol} say which moment they mean")
     if settings.timezone is not None:
         return ok("timezone", f"TIMESTAMP values are in the zone {settings.timezone}, as --timezone says")
-    if lacking := found.lacks_zone:
+    if lacking := decoded.lacks_zone:
         what = f"{len(lacking)} of the sampled messages need --timezone; the first: {lacking[0]}"
         return fail("timezone", what, ZONE_FIX)
     what = "--timezone is not given: the first TIMESTAMP value that comes will stop the bridge"
@@ -200,7 +200,7 @@ def _judge_zone(found: Decoded, settings: Settings) -> Finding:
 
 
 def _judge_events(events: Sequence[Event]) -> Iterator[Finding]:
-    bad = [one.reason for one in _undecodable(events) if one.code != Code.NO_TIMEZONE]
+    bad = [message.reason for message in _undecodable(events) if message.code != Code.NO_TIMEZONE]
     if bad:
         yield fail(
             "messages",
@@ -213,12 +213,12 @@ def _judge_events(events: Sequence[Event]) -> Iterator[Finding]:
     yield ok("sample", f"the sample holds {rows} row changes and {len(boundaries)} boundaries{first}")
 
 
-def judge_old_values(found: Decoded) -> Iterator[Finding]:
+def judge_old_values(decoded: Decoded) -> Iterator[Finding]:
     """Warns of tables without a key whose updates would be taken for inserts.  One update shows that old values come,
     as they are a setting of the whole changefeed."""
-    if not PROTOCOLS[found.protocol].may_hide_updates or any(row.kind is Kind.UPDATE for row in found.rows):
+    if not PROTOCOLS[decoded.protocol].may_hide_updates or any(row.kind is Kind.UPDATE for row in decoded.rows):
         return
-    keyless = {str(TableName(row.schema, row.table)) for row in found.rows if row.kind is Kind.INSERT and not row.key}
+    keyless = {str(TableName(row.schema, row.table)) for row in decoded.rows if row.kind is Kind.INSERT and not row.key}
     if keyless:
         yield warn(
             "old values",
@@ -232,16 +232,16 @@ def _undecodable(events: Iterable[Event]) -> Iterator[Undecodable]:
     return (event for event in events if isinstance(event, Undecodable))
 
 
-def _judge_transactions(facts: SourceFacts, found: Decoded, settings: Settings) -> Finding | None:
+def _judge_transactions(facts: SourceFacts, decoded: Decoded, settings: Settings) -> Finding | None:
     """Tells what Debezium's topic of transactions allows; None where it is not read."""
     options = replace(settings.decode_options(), transactions=True)
     try:
-        topic = transaction_topic(found.protocol, options, facts.extents or facts.heads, facts.heads.items)
+        topic = transaction_topic(decoded.protocol, options, facts.extents or facts.heads, facts.heads.items)
     except UsageError as error:
         return fail("order", error.what, error.fix)
     if topic is None:
         return None
-    decoder = make_decoder(found.protocol, options)
+    decoder = make_decoder(decoded.protocol, options)
     for (name, _), messages in [*facts.heads.items(), *facts.tails.items()]:
         for bad in _undecodable(event for key, value in messages for event in decode_message(decoder, key, value)):
             return fail(

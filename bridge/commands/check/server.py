@@ -96,27 +96,27 @@ def judge(facts: ServerFacts, place: str, settings: Settings) -> Iterator[Findin
     for limit in facts.limits:
         yield Finding("reach", Level.FAIL if limit.is_fatal else Level.WARN, limit.what, limit.fix)
     name = quote_name(settings.target.schema_name)
-    made = (
+    presence = (
         "are there" if facts.own_tables else "are not there yet; the first start, or bridge check --create, makes them"
     )
-    yield ok("own-tables", f"the bridge's own tables in {name} {made}")
+    yield ok("own-tables", f"the bridge's own tables in {name} {presence}")
 
 
-def judge_version(said: str, place: str) -> Finding:
+def judge_version(banner: str, place: str) -> Finding:
     """Judges whether a target is too old."""
-    flavour, version = read_version(said)
-    answers = f"the target answers: {said} at {place}"
+    flavour, version = read_version(banner)
+    answers = f"the target answers: {banner} at {place}"
     if version and version < LEAST_VERSIONS[flavour]:
         least = ".".join(map(str, LEAST_VERSIONS[flavour]))
         return fail("version", f"{answers}; it is too old", f"upgrade it to {least} or later")
     return ok("version", answers)
 
 
-def judge_encryption(section: str, found: Encryption, server: TargetSection | UpstreamSection) -> Finding:
+def judge_encryption(section: str, encryption: Encryption, server: TargetSection | UpstreamSection) -> Finding:
     """Judges the encryption that is in use, which can differ from the one in the settings."""
-    what = f'the connection to the {section}: {found.words} ({section}.tls = "{server.tls}")'
+    what = f'the connection to the {section}: {encryption.words} ({section}.tls = "{server.tls}")'
     fix = f'set {section}.tls = "verify-identity"'
-    if not found.is_on:
+    if not encryption.is_on:
         fix = f"if others can read the network, switch TLS on at the server and {fix}"
     return warn("encryption", what, fix) if server.tls in {"preferred", "required"} else ok("encryption", what)
 
@@ -134,11 +134,11 @@ def _judge_binlog(facts: ServerFacts) -> Iterator[Finding]:
 
 def _judge_names(facts: ServerFacts, settings: Settings) -> Iterator[Finding]:
     """Warns of a server that may take two tables of the upstream for one.  TiDB, which always does, has no choice."""
-    said = facts.variables.get("lower_case_table_names", "0")
-    if said != "0" and facts.flavour is not Flavour.TIDB and not is_tidb(settings.ddl.source):
+    value = facts.variables.get("lower_case_table_names", "0")
+    if value != "0" and facts.flavour is not Flavour.TIDB and not is_tidb(settings.ddl.source):
         yield warn(
             "names",
-            f"the target does not tell names apart by the case of their letters (lower_case_table_names = {said}): to"
+            f"the target does not tell names apart by the case of their letters (lower_case_table_names = {value}): to"
             " an upstream that does, a statement may mean one table, or none, that means another one here",
             "see that the upstream has the same setting; otherwise, that no two of its names differ in case only",
         )

@@ -62,12 +62,12 @@ def _new_collations(session: Session) -> bool | None:
     """Asks TiDB whether it began with collations (TiDB manual, "Character Set and Collation").  None where the user may
     not read that."""
     try:
-        said = session.value("SELECT variable_value FROM mysql.tidb WHERE variable_name = 'new_collation_enabled'")
+        setting = session.value("SELECT variable_value FROM mysql.tidb WHERE variable_name = 'new_collation_enabled'")
     except MySQLError as error:
         if isinstance(error, TRANSIENT):
             raise
         return None
-    return None if said is None else str(said).lower() == "true"
+    return None if setting is None else str(setting).lower() == "true"
 
 
 def judge(facts: UpstreamFacts, place: str, settings: Settings) -> Iterator[Finding]:
@@ -100,16 +100,16 @@ def _judge_collations(facts: UpstreamFacts, source: str) -> Finding:
     return ok("upstream-collations", f"the upstream's collations compare {compares}, as ddl.source = {source} has it")
 
 
-def judge_messages(facts: UpstreamFacts, found: Decoded, settings: Settings) -> Iterator[Finding]:
+def judge_messages(facts: UpstreamFacts, decoded: Decoded, settings: Settings) -> Iterator[Finding]:
     """Judges whether the server can give, and log, what the messages need."""
     if facts.is_tidb:
         return
-    cut = sum(row.cut is not None for row in found.rows)
+    cut = sum(row.cut is not None for row in decoded.rows)
     if cut:
         what = "the upstream is not TiDB: rows of which messages hold only the key cannot be read back"
         fix = "point --upstream at the TiDB that the changefeed reads"
         yield fail("upstream-history", f"{what}; the sample holds {cut} of them", fix)
-    if found.is_mysql_born and found.events:
+    if decoded.is_mysql_born and decoded.events:
         yield from _judge_binlog(facts.variables)
         if not is_tidb(settings.ddl.source):  # which is wrong itself, and takes no defaults
             yield _judge_defaults(facts.variables, SOURCES[settings.ddl.source].but(settings.ddl.defaults))
@@ -118,35 +118,35 @@ def judge_messages(facts: UpstreamFacts, found: Decoded, settings: Settings) -> 
 def _judge_binlog(variables: Mapping[str, str]) -> Iterator[Finding]:
     if variables.get("log_bin", "OFF").upper() not in {"ON", "1"}:
         return  # a copy, or a replica, of the server whose binlog is read
-    others = [name for name, (right, _) in _OF_ROWS.items() if variables.get(name, "").upper() not in {right, "", "0"}]
-    for name in others:
-        right, lost = _OF_ROWS[name]
-        what, fix = f"the upstream's {name} is {variables[name]}: {lost}", f"SET GLOBAL {name} = '{right}' there"
+    wrong = [name for name, (right, _) in _OF_ROWS.items() if variables.get(name, "").upper() not in {right, "", "0"}]
+    for name in wrong:
+        right, loss = _OF_ROWS[name]
+        what, fix = f"the upstream's {name} is {variables[name]}: {loss}", f"SET GLOBAL {name} = '{right}' there"
         yield fail("upstream-binlog", what, fix) if name == "binlog_format" else warn("upstream-binlog", what, fix)
-    if not others:
+    if not wrong:
         yield ok("upstream-binlog", "the upstream's binlog holds whole rows")
 
 
-def _judge_defaults(variables: Mapping[str, str], meant: SourceDefaults) -> Finding:
+def _judge_defaults(variables: Mapping[str, str], defaults: SourceDefaults) -> Finding:
     """Judges what statements that name no collation mean upstream, which no message tells."""
     pairs = (pair.partition("=") for pair in variables.get("character_set_collations", "").split(",") if pair)
-    told = {charset.strip(): collation.strip() for charset, _, collation in pairs}
-    server = variables.get("collation_server", meant.collation)
-    others = {name: collation for name, collation in told.items() if meant.by_charset.get(name) != collation}
-    others |= {"server": server} if server != meant.collation else {}
-    if not others:
+    by_charset = {charset.strip(): collation.strip() for charset, _, collation in pairs}
+    server = variables.get("collation_server", defaults.collation)
+    diffs = {name: collation for name, collation in by_charset.items() if defaults.by_charset.get(name) != collation}
+    diffs |= {"server": server} if server != defaults.collation else {}
+    if not diffs:
         return ok("upstream-defaults", "statements without a collation mean upstream what ddl.source says")
     return warn(
         "upstream-defaults",
         "statements without a collation mean another one upstream than ddl.source says: rows that differ upstream could"
         " be one on the target",
-        f"set {', '.join(f'ddl.defaults.{name} = {collation!r}' for name, collation in sorted(others.items()))}",
+        f"set {', '.join(f'ddl.defaults.{name} = {collation!r}' for name, collation in sorted(diffs.items()))}",
     )
 
 
 def judge_keys(extra: Sequence[ExtraKey]) -> Iterator[Finding]:
     """Judges unique keys that only the target has."""
-    for found in extra:
-        yield warn("unique-keys", str(found), FIX)
+    for key in extra:
+        yield warn("unique-keys", str(key), FIX)
     if not extra:
         yield ok("unique-keys", "the target has no unique key that the upstream lacks")

@@ -68,13 +68,13 @@ def server_objection(session: Session) -> str:
     session."""
     if session.load_objection is None:
         try:
-            found = session.variables("SESSION", _VARIABLES)
+            variables = session.variables("SESSION", _VARIABLES)
         except MySQLError as error:  # as after an incomplete upgrade from MySQL 5.7
             if isinstance(error, TRANSIENT):
                 raise
             session.load_objection = server_words(error)
         else:
-            session.load_objection = objection({name: value.upper() for name, value in found.items()})
+            session.load_objection = objection({name: value.upper() for name, value in variables.items()})
     return session.load_objection
 
 
@@ -83,10 +83,10 @@ def transactional(session: Session, names: Collection[TableName]) -> set[TableNa
     in which REPLACE would make other versions than UPDATE."""
     if not names:
         return set()
-    wanted, args = among(names)
+    condition, args = among(names)
     rows = session.rows(
         "SELECT table_schema, table_name FROM information_schema.tables"
-        f" WHERE engine = 'InnoDB' AND table_type = 'BASE TABLE' AND {wanted}",
+        f" WHERE engine = 'InnoDB' AND table_type = 'BASE TABLE' AND {condition}",
         args,
     )
     return {TableName(schema, table) for schema, table in rows}

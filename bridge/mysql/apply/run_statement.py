@@ -71,30 +71,30 @@ class Ahead:
 
     def __init__(self, statements: Iterable[Statement]) -> None:
         self._statements = iter(statements)
-        self._made: deque[Statement | None] = deque()
+        self._queue: deque[Statement | None] = deque()
 
     def make(self) -> None:
         """Makes the next one."""
-        self._made.append(next(self._statements, None))
+        self._queue.append(next(self._statements, None))
 
     def __iter__(self) -> Iterator[Statement]:
-        while (one := self._made.popleft() if self._made else next(self._statements, None)) is not None:
-            yield one
+        while (statement := self._queue.popleft() if self._queue else next(self._statements, None)) is not None:
+            yield statement
 
 
-class Sent(NamedTuple):
+class Volume(NamedTuple):
     """What a transaction has sent so far."""
 
     statements: int = 0
     size: int = 0
 
 
-def refused_transaction(step: Advance, error: Exception, sent: Sent) -> ApplyError:
+def refused_transaction(step: Advance, error: Exception, volume: Volume) -> ApplyError:
     """Makes the error of a transaction that the target refuses, no single row of which is known to be the reason."""
     what, where = "the target refused rows", f"commit ts {step.old_ts} to {step.new_ts}"
     fix = f"compare the table on the target with the upstream's; the target is unchanged since commit ts {step.old_ts}"
     if isinstance(error, TooLargeError):
-        what = f"a transaction of {sent.statements:,} statements, {sent.size:,} bytes, is too large for the target"
+        what = f"a transaction of {volume.statements:,} statements, {volume.size:,} bytes, is too large for the target"
         fix = (
             f"{limit_fix(error)}; or lower stream.rows_per_transaction, which puts fewer upstream transactions into"
             " one; or have a single one divided over connections, as readers may see, by --consistency parallel"
@@ -153,7 +153,7 @@ def execute_together(session: Session, statements: Sequence[Statement], *, safe_
     """Does what `execute_statement` does, for statements that may be sent together.  Raises UnnamedWarningError where
     the server warns of one: the transaction has to be written again, statement by statement."""
     try:
-        if session.write_together([one.sql for one in statements]):
+        if session.write_together([statement.sql for statement in statements]):
             raise UnnamedWarningError
     except MySQLError as error:
         if isinstance(error, TRANSIENT) or (error_code(error) in DUPLICATE_KEY and not safe_mode):
@@ -192,12 +192,12 @@ def check_matched(statement: Statement, matched: int) -> None:
     """Raises RefusedRowsError when a statement did not match the rows that it must match."""
     if statement.expect is None or matched == statement.expect:
         return
-    found = f"({matched} found, {statement.expect} expected)"
-    what = f"a row of {statement.table}, which has no key, is not on the target as the message describes it {found}"
+    counts = f"({matched} found, {statement.expect} expected)"
+    what = f"a row of {statement.table}, which has no key, is not on the target as the message describes it {counts}"
     if statement.is_part:
         what = (
             f"a message holds only a part of a row of {statement.table} that is not on the target, so the rest of it is"
-            f" not known {found}"
+            f" not known {counts}"
         )
     raise RefusedRowsError(
         what,
@@ -210,7 +210,7 @@ def check_matched(statement: Statement, matched: int) -> None:
     )
 
 
-class Refused(NamedTuple):
+class Refusal(NamedTuple):
     """A row change, or its half that takes the row away or brings it, and why the target refuses it."""
 
     change: Change
@@ -223,21 +223,21 @@ class _Failure(NamedTuple):
     why: RefusedRowsError
 
 
-def refused_changes(session: Session, net: OrderedChanges, rendering: Rendering, *, only_first: bool) -> list[Refused]:
+def refused_changes(session: Session, net: OrderedChanges, rendering: Rendering, *, only_first: bool) -> list[Refusal]:
     """Applies row changes in the session's open transaction, without those that the target refuses, and gives these.
 
     Raises ApplyError for what is the fault of no row, MySQLError for what a retry may cure.
     """
-    found: list[Refused] = []
+    refusals: list[Refusal] = []
     for moment in moments(net, rendering):
         session.execute("SAVEPOINT moment")
         while moment.changes and (failure := _failure(session, moment, rendering)):
             session.execute("ROLLBACK TO SAVEPOINT moment")
             moment, change = moment.without(failure.number, failure.stage)
-            found.append(Refused(change, failure.why))
+            refusals.append(Refusal(change, failure.why))
             if only_first:
-                return found
-    return found
+                return refusals
+    return refusals
 
 
 def _failure(session: Session, moment: Moment, rendering: Rendering) -> _Failure | None:

@@ -20,9 +20,9 @@ from bridge.mysql.apply import load_data
 from bridge.mysql.apply.load_data import LoadRefusedError
 from bridge.mysql.apply.run_statement import (
     Ahead,
-    Refused,
-    Sent,
+    Refusal,
     UnnamedWarningError,
+    Volume,
     execute_statement,
     execute_together,
     in_exchanges,
@@ -114,9 +114,9 @@ class Writer:
         self._ddl = ddl
         self._runner = SchemaChangeRunner(self._table.name, self._table.schema, ddl, trace)
         self._session: Session | None = None
-        self._left: list[int] = []
+        self._former_connections: list[int] = []
         self._outcome_unknown = False
-        self._sent = Sent()
+        self._volume = Volume()
         self._takes_loads = False
         self._loadable: set[TableName] = set()
         self._checked_types = CheckedTypes()
@@ -135,7 +135,7 @@ class Writer:
         of them in the network: a COMMIT that is still on its way must not arrive behind what comes now."""
         if self._session is None:
             self._ownership.revive()
-        self._end_left()
+        self._end_former_connections()
         if self._session is None:
             self._session = self._target.connect()
             self._ownership.check_progress(self._session)
@@ -144,10 +144,10 @@ class Writer:
             self._takes_loads = not load_data.server_objection(self._session)
         return self._session
 
-    def _end_left(self) -> None:
-        while self._left:
-            self._ownership.end(self._left[-1])
-            self._left.pop()
+    def _end_former_connections(self) -> None:
+        while self._former_connections:
+            self._ownership.end(self._former_connections[-1])
+            self._former_connections.pop()
 
     def progress(self) -> Progress:
         """Reads progress, which this process owns.  Raises OwnedError after a take-over, TargetError when retrying does
@@ -157,7 +157,7 @@ class Writer:
             self._ownership.revive()
             return self._ownership.progress()
 
-        return self._retried(read)
+        return self._retry(read)
 
     def load_tables(self, names: Iterable[TableName], *, cascades_are_lost: bool = False) -> dict[TableName, Table]:
         """Loads the named tables as they are now.  Raises TargetError when retrying does not help, and for tables that
@@ -177,9 +177,9 @@ class Writer:
                 session.rollback()
             return tables, loadable
 
-        tables, loadable = self._retried(load)
+        tables, loadable = self._retry(load)
         loaded = set(names)
-        self._checked_types -= {one for one in self._checked_types if one[0] in loaded}
+        self._checked_types -= {checked for checked in self._checked_types if checked[0] in loaded}
         self._loadable -= loaded
         self._loadable.update(loadable)
         return {name: self._with_rules(table) for name, table in tables.items()}
@@ -216,7 +216,7 @@ class Writer:
         """
         failures = count()
         # A load may have been what cut the connection, so retries do not use one.
-        self._retried(lambda: self._attempt(step, source, may_load=next(failures) == 0))
+        self._retry(lambda: self._attempt(step, source, may_load=next(failures) == 0))
         self._ownership.committed(step)
         self.counts.transactions += 1
 
@@ -224,10 +224,10 @@ class Writer:
         """Tells whether others will probably write these rows, which the driver need not fold then."""
         return False
 
-    def refused_changes(self, net: OrderedChanges, *, only_first: bool = False) -> list[Refused]:
+    def refused_changes(self, net: OrderedChanges, *, only_first: bool = False) -> list[Refusal]:
         """Tells which of these row changes the target refuses, and why; or the first one.  It rolls all back."""
 
-        def find() -> list[Refused]:
+        def find() -> list[Refusal]:
             with self._whole_or_closed() as session:
                 session.begin()
                 try:
@@ -235,17 +235,17 @@ class Writer:
                 finally:
                     session.rollback()
 
-        return self._retried(find)
+        return self._retry(find)
 
     def changes_between(self, low: int, high: int) -> list[SchemaChange]:
         """Gives the schema changes on record with low <= commit_ts < high (TSO), in the order in which they came.
         Raises TargetError when retrying does not help."""
-        return self._asked(lambda session: self._runner.journal.between(session, low, high))
+        return self._ask(lambda session: self._runner.journal.between(session, low, high))
 
     def unreadable(self) -> Unreadable:
         """Tells what the operator has decided about schema changes that cannot be read.  Raises TargetError when
         retrying does not help."""
-        return self._asked(self._runner.unreadable)
+        return self._ask(self._runner.unreadable)
 
     def note_unreadable(self, change: SchemaChange, again: SchemaChange, reason: str) -> str:
         """Records a schema change that cannot be read, so that the operator can decide, and gives its id.  Raises
@@ -253,16 +253,16 @@ class Writer:
 
         again: what it is where its partition held the same message before.
         """
-        return self._asked(lambda session: self._runner.note_unreadable(session, change, again, reason))
+        return self._ask(lambda session: self._runner.note_unreadable(session, change, again, reason))
 
-    def _asked(self, question: Callable[[Session], AnswerT]) -> AnswerT:
+    def _ask(self, question: Callable[[Session], AnswerT]) -> AnswerT:
         """Asks the control session, again where its connection is lost."""
 
         def ask() -> AnswerT:
             with self._reconnected():
                 return question(self._ownership.control)
 
-        return self._retried(ask)
+        return self._retry(ask)
 
     def run_next(self, pending: tuple[SchemaChange, ...], on_held: OnHeld = raise_held) -> None:
         """Runs the first of the schema changes that progress lists, and removes it from the list when it is done.
@@ -270,7 +270,7 @@ class Writer:
         Raises SchemaChangeError when one is refused, what `on_held` raises when one is held, OwnedError after a
         take-over.
         """
-        while (held := self._retried(lambda: self._run_unless_held(pending[0], pending[1:]))) is not None:
+        while (held := self._retry(lambda: self._run_unless_held(pending[0], pending[1:]))) is not None:
             on_held(held)
         self._trace("ddl taken off")
         self.counts.schema_changes += 1
@@ -288,7 +288,7 @@ class Writer:
     def close(self) -> None:
         """Ends the writing session; an open transaction is rolled back."""
         if self._session is not None:
-            self._left.append(self._session.connection_id)
+            self._former_connections.append(self._session.connection_id)
             self._session.close()
             self._session = None
 
@@ -301,7 +301,7 @@ class Writer:
                 return held
             self._ownership.taking_off(rest)
             if not self._table.set_pending(self._ownership.control, self._ownership.epoch, rest):
-                raise self._ownership.lost()
+                raise self._ownership.lost_error()
             self._ownership.taken_off()
         return None
 
@@ -325,7 +325,7 @@ class Writer:
 
     def _attempt(self, step: Advance, source: StatementSource, *, may_load: bool) -> None:
         try:
-            if self._outcome_unknown and self._committed(step):
+            if self._outcome_unknown and self._is_committed(step):
                 return
             try:
                 self._transact_unless_refused(step, source, may_load=may_load)
@@ -341,7 +341,7 @@ class Writer:
                 self._session.rollback()
             if isinstance(error, TRANSIENT):
                 raise
-            raise refused_transaction(step, error, self._sent) from error
+            raise refused_transaction(step, error, self._volume) from error
         except BaseException as error:
             self.close()
             if isinstance(error, RefusedRowsError) and not error.is_exact:
@@ -390,11 +390,11 @@ class Writer:
         if not self._table.advance(session, self._ownership.epoch, step):
             self._raise_fenced(session, step)
         self._trace("advanced")
-        self._sent = Sent()
+        self._volume = Volume()
         statements = Ahead(self._timed(source, rendering))
         for exchange in grouped(statements):
             for statement in exchange:
-                self._sent = Sent(self._sent.statements + 1, self._sent.size + statement.size)
+                self._volume = Volume(self._volume.statements + 1, self._volume.size + statement.size)
             if len(exchange) == 1:
                 execute_statement(session, exchange[0], safe_mode=rendering.safe_mode, meanwhile=statements.make)
             else:
@@ -423,14 +423,14 @@ class Writer:
         progress = self._table.read(session, lock=True)
         session.rollback()
         if progress is None or progress.epoch != self._ownership.epoch:
-            raise self._ownership.lost()
+            raise self._ownership.lost_error()
         raise ApplyError(
             f"progress on the target is at {progress.applied_ts}, not at {step.old_ts}, where this bridge left it",
             where=f"pipeline {self._table.name}",
             fix="somebody changed the progress row by hand; restart the bridge to go on from there",
         )
 
-    def _committed(self, step: Advance) -> bool:
+    def _is_committed(self, step: Advance) -> bool:
         """Tells whether a COMMIT without an answer succeeded.  FOR UPDATE waits for a commit that is still in
         flight."""
         session = self.session()
@@ -439,7 +439,7 @@ class Writer:
         session.commit()
         self._outcome_unknown = False
         if progress is None or progress.epoch != self._ownership.epoch:
-            raise self._ownership.lost()
+            raise self._ownership.lost_error()
         return step.new_ts != step.old_ts and progress.applied_ts == step.new_ts
 
     def _enter_safe_mode(self, step: Advance, error: MySQLError) -> None:
@@ -453,12 +453,12 @@ class Writer:
             server=server_words(error),
         )
 
-    def _retried(self, work: Callable[[], AnswerT]) -> AnswerT:
+    def _retry(self, work: Callable[[], AnswerT]) -> AnswerT:
         """Does it, again while the target fails.  A schema change may take hours; what counts is how long the target
         has been failing."""
-        return self.end.retried(work, "applying", TRANSIENT, trouble, self._given_up)
+        return self.end.retried(work, "applying", TRANSIENT, trouble, self._timeout_error)
 
-    def _given_up(self, error: BaseException) -> TargetError:
+    def _timeout_error(self, error: BaseException) -> TargetError:
         check = "check that the server runs, is reachable and takes writes"
         return TargetError(
             f"the target did not take a transaction within {self.end.retry_seconds:g} s: {server_words(error)}",

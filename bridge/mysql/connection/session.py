@@ -355,8 +355,8 @@ class Session:
     def variables(self, scope: str, names: tuple[str, ...]) -> dict[str, str]:
         """Reads variables (GLOBAL or SESSION), by their names in lower case; those that the server does not have are
         missing."""
-        found = self.rows(f"SHOW {scope} VARIABLES WHERE Variable_name IN %s", (names,))
-        return {str(name).lower(): str(value) for name, value in found}
+        rows = self.rows(f"SHOW {scope} VARIABLES WHERE Variable_name IN %s", (names,))
+        return {str(name).lower(): str(value) for name, value in rows}
 
     def begin(self) -> None:
         with typed_errors():

@@ -130,9 +130,9 @@ class Tls:
 def _ssl_error(error: BaseException | None) -> ssl.SSLError | None:
     """Finds the TLS error that the driver has wrapped, None without one."""
     while error is not None:
-        found = getattr(error, "original_exception", error)
-        if isinstance(found, ssl.SSLError):
-            return found
+        original = getattr(error, "original_exception", error)
+        if isinstance(original, ssl.SSLError):
+            return original
         error = error.__cause__ or error.__context__
     return None
 

@@ -1,10 +1,7 @@
 """Takes a fingerprint of everything that a schema change touches, which tells whether an interrupted change ran.
 
-Compares the objects that a schema change would make with those that exist on the target already, as after an earlier
-replay.
-
-An existing object counts as made when it has everything that the statement would have given it.  To find out, the
-statement runs on a scratch copy.
+Also tells whether what a schema change would make exists already, as after an earlier replay: whether an object has
+all that the statement would have given it.  To find out, the statement runs on a scratch copy.
 """
 
 from __future__ import annotations
@@ -113,8 +110,8 @@ def may_be_ahead(session: Session, journal: Journal, pending: Iterable[SchemaCha
     """Tells whether one of the schema changes that progress lists as still to run may be on the target already: the
     bridge ended between the two, or is there now."""
     entries = [journal.find(session, change) for change in pending]
-    sent = {one.state for one in entries if one and one.fingerprint} & _MAY_HAVE_RUN
-    return bool(sent) or any(one and one.state is JournalState.DONE for one in entries)
+    states = {entry.state for entry in entries if entry and entry.fingerprint} & _MAY_HAVE_RUN
+    return bool(states) or any(entry and entry.state is JournalState.DONE for entry in entries)
 
 
 def _digest(parts: Iterable[object], length: int) -> str:
@@ -156,7 +153,7 @@ def makes_exactly(
     session: Session, scratch_schema: str, change: SchemaChange, text: str, classified: Classified
 ) -> bool:
     """Tells whether an existing table is exactly what this CREATE TABLE makes: not less, and not more."""
-    return bool(_tried(session, scratch_schema, change, text, classified, ER.TABLE_EXISTS_ERROR, nothing_else=True))
+    return bool(_matches(session, scratch_schema, change, text, classified, ER.TABLE_EXISTS_ERROR, nothing_else=True))
 
 
 def exists_already(
@@ -169,27 +166,29 @@ def exists_already(
         return _alter_to(session, text, classified)
     if code not in {ER.TABLE_EXISTS_ERROR, *_UNDO} or classified.kind not in _MAKING or len(classified.tables) != 1:
         return ""
-    made = _tried(session, scratch_schema, change, text, classified, code, nothing_else=code != ER.TABLE_EXISTS_ERROR)
-    return "what it makes was there already" if made else ""
+    is_there = _matches(
+        session, scratch_schema, change, text, classified, code, nothing_else=code != ER.TABLE_EXISTS_ERROR
+    )
+    return "what it makes was there already" if is_there else ""
 
 
 def skipped_before(
     journal: Journal, session: Session, routes: Routes, change: SchemaChange, text: str, classified: Classified
 ) -> JournalEntry | None:
-    """Gives the schema change that was skipped or ignored, and would have removed what a statement makes, or what had
-    its name; None without one, or where that was removed since.  What is there then holds what it held before.
+    """Gives the skipped or ignored schema change that would have removed what a statement makes, or what had its name.
 
+    What is there then holds what it held before.  None without one, or where a later change has removed it.
     change: the statement as it came; of a merged table only what was left out of its own shard counts, since rows of
     others are right.  text: as it runs.
     """
     left_out = [JournalState.SKIPPED, JournalState.IGNORED]
     if not journal.entries(session, left_out):
         return None
-    shard, gone = _shard(change.text, change.schema, routes), set[str]()
+    shard, later_removals = _shard(change.text, change.schema, routes), set[str]()
     for entry in reversed(journal.entries(session, [*left_out, JournalState.DONE])):
-        removed = _removed(entry, routes, text, classified) - gone
+        removed = _removed(entry, routes, text, classified) - later_removals
         if entry.state is JournalState.DONE:
-            gone |= removed
+            later_removals |= removed
         elif removed and _shard(entry.statement, entry.schema, routes) == shard:
             return entry
     return None
@@ -197,23 +196,23 @@ def skipped_before(
 
 def _removed(entry: JournalEntry, routes: Routes, text: str, classified: Classified) -> frozenset[str]:
     """Gives the names that a statement makes, and that an earlier one removes."""
-    came = classify(entry.statement, entry.schema)
-    if isinstance(came, Unclear) and not entry.replacement:
+    earlier = classify(entry.statement, entry.schema)
+    if isinstance(earlier, Unclear) and not entry.replacement:
         names = [source for name in classified.tables for source in routes.sources(name)]
         upstream = replace(classified, touched=tuple(Mention(name, (0, 0), is_qualified=True) for name in names))
-        return removed_names(text, upstream, entry.statement, came.classified)
+        return removed_names(text, upstream, entry.statement, earlier.classified)
     ran, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
     ran = entry.replacement or ran
-    known = classify(ran, schema, is_certain=True)
-    return removed_names(text, classified, ran, known) if isinstance(known, Classified) else frozenset()
+    statement = classify(ran, schema, is_certain=True)
+    return removed_names(text, classified, ran, statement) if isinstance(statement, Classified) else frozenset()
 
 
 def _shard(text: str, schema: str, routes: Routes) -> TableName | None:
-    found = shard_statement(text, schema, routes)
-    return found.shard if found else None
+    shard = shard_statement(text, schema, routes)
+    return shard.shard if shard else None
 
 
-def _tried(
+def _matches(
     session: Session,
     scratch_schema: str,
     change: SchemaChange,
@@ -242,10 +241,10 @@ def _make_probe(
     session: Session, scratch_schema: str, probe: TableName, code: int, text: str, current_schema: str
 ) -> TableName | None:
     """Runs the statement on the probe; gives the table that it is about, None when it cannot be run."""
-    sent = classify(text, current_schema, is_certain=True)
-    if isinstance(sent, Refused):
+    parsed = classify(text, current_schema, is_certain=True)
+    if isinstance(parsed, Refused):
         return None
-    table, (start, end), _ = sent.touched[0]
+    table, (start, end), _ = parsed.touched[0]
     statement = text[:start] + quote_name(*probe) + text[end:]
     if code == ER.TABLE_EXISTS_ERROR:
         _take_defaults_of(session, scratch_schema, table.schema)
@@ -268,9 +267,9 @@ def _alter_to(session: Session, text: str, classified: Classified) -> str:
 def _holds(session: Session, table: TableName, probe: TableName, *, nothing_else: bool) -> bool:
     """Tells whether the table has all that the probe has.  With `nothing_else` it must also have nothing more (CREATE
     TABLE LIKE copies no foreign keys)."""
-    made, there = _parts(session, probe), _parts(session, table)
-    dropped = {part for part in there - made if " FOREIGN KEY " not in part}
-    return made <= there and not (nothing_else and dropped)
+    probe_parts, table_parts = _parts(session, probe), _parts(session, table)
+    dropped = {part for part in table_parts - probe_parts if " FOREIGN KEY " not in part}
+    return probe_parts <= table_parts and not (nothing_else and dropped)
 
 
 def _redo(session: Session, statement: str, probe: TableName) -> None:
@@ -279,10 +278,10 @@ def _redo(session: Session, statement: str, probe: TableName) -> None:
         try:
             session.execute(statement)
         except MySQLError as error:
-            named = re.search(r"'(.*)'", str(error.args[-1]))
-            if error_code(error) not in _UNDO or named is None:
+            match = re.search(r"'(.*)'", str(error.args[-1]))
+            if error_code(error) not in _UNDO or match is None:
                 raise
-            drop = f"DROP {_UNDO[error_code(error)]} {quote_name(named[1])}"
+            drop = f"DROP {_UNDO[error_code(error)]} {quote_name(match[1])}"
             session.execute(f"ALTER TABLE {quote_name(*probe)} {drop}")
         else:
             return

@@ -14,7 +14,7 @@ import structlog
 
 from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shards import ShardVerdict, compared, kept_rows, misread, shard_statement
-from bridge.ddl.by_table.shards import ruling as ruled
+from bridge.ddl.by_table.shards import ruling as shard_ruling
 from bridge.ddl.by_table.skipping import kept_key, misread_values, moved_without
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import DATABASE_KINDS, Classified, PassedOver, Refused, Unclear, classify
@@ -66,7 +66,7 @@ class Planner:
 
     def __init__(self, journal: Journal, rules: DdlRules, around: DdlSession) -> None:
         self._journal, self._rules, self._around = journal, rules, around
-        self._held: set[str] = set()
+        self._held_hashes: set[str] = set()
         self._assumed: set[str] = set()
 
     def plan(self, session: Session, change: SchemaChange, entry: JournalEntry | None) -> Rewritten | None:
@@ -76,12 +76,12 @@ class Planner:
         Raises HeldError while it waits for the operator, SchemaChangeError when the policy refuses it.
         """
         state = entry.state if entry is not None else None
-        if entry is not None and state is JournalState.HELD and change.statement_hash in self._held:
+        if entry is not None and state is JournalState.HELD and change.statement_hash in self._held_hashes:
             raise _held_error(entry, change)
         if entry is not None and state is JournalState.RUNNING:  # the text that was sent before the interruption
-            sent = classify(entry.run_text, change.schema, is_certain=True)
-            assert isinstance(sent, Classified), entry.run_text  # it was classified before it was recorded
-            return Rewritten(entry.run_text, sent, entry.rewrites)
+            parsed = classify(entry.run_text, change.schema, is_certain=True)
+            assert isinstance(parsed, Classified), entry.run_text  # it was classified before it was recorded
+            return Rewritten(entry.run_text, parsed, entry.rewrites)
         if entry is not None and entry.replacement:
             return self._as_replaced(session, change, entry)
         return self._decided(session, change, approved=state is JournalState.APPROVED)
@@ -93,8 +93,8 @@ class Planner:
             log.info("schema_change", statement=change.text, commit_ts=change.commit_ts, outcome=_NO_TABLE)
             return None
         rewritten = self._rewritten(session, change, approved=approved)
-        if not approved and (kept := self._idle_by_skipped(session, change, rewritten)):
-            why = f"what it makes is there with what it held before, as {kept.id} was {kept.state}"
+        if not approved and (skipped := self._idle_by_skipped(session, change, rewritten)):
+            why = f"what it makes is there with what it held before, as {skipped.id} was {skipped.state}"
             raise self.hold(session, change, why, rewritten)
         decision = Decision(Verdict.ALLOW) if approved else self._rules.decide(rewritten.upstream, change.text)
         if decision.verdict is Verdict.REFUSE:
@@ -109,7 +109,7 @@ class Planner:
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
             return None
-        if not approved and (names := self._left_out_in(session, rewritten.classified)):
+        if not approved and (names := self._excluded_tables_in(session, rewritten.classified)):
             raise self.hold(
                 session, change, f"the filter leaves out tables that it would drop: {few(names)}", rewritten
             )
@@ -133,13 +133,13 @@ class Planner:
             rewritten.sql, rewritten.classified, around.column_definition, is_utc=is_utc, is_left_out=True
         )
 
-    def _left_out_in(self, session: Session, known: Classified) -> list[str]:
+    def _excluded_tables_in(self, session: Session, statement: Classified) -> list[str]:
         """Gives the tables that the filter leaves out, of a database that is dropped."""
-        if ChangeClass.DROP_DATABASE not in known.classes:
+        if ChangeClass.DROP_DATABASE not in statement.classes:
             return []
         sources, tables = self._rules.routes.sources, self._rules.tables
-        there = (name for name in list_tables(session) if name.schema.lower() == known.database.lower())
-        return [str(name) for name in there if not any(tables(*source) for source in sources(name))]
+        names = (name for name in list_tables(session) if name.schema.lower() == statement.database.lower())
+        return [str(name) for name in names if not any(tables(*source) for source in sources(name))]
 
     def _idle_by_skipped(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> JournalEntry | None:
         """Gives the skipped statement that would have removed what an action with IF NOT EXISTS makes, where that is
@@ -160,7 +160,7 @@ class Planner:
             return ""
         if shard.makes and not shard.why_never and definition(session, rewritten.classified.tables[0]) is None:
             return ""
-        ruling = ruled(shard, self._journal.of_shards(session, self._rules.routes))
+        ruling = shard_ruling(shard, self._journal.of_shards(session, self._rules.routes))
         if ruling.verdict is not ShardVerdict.CONFIRM and not shard.why_never and rewritten.text:
             columns = OnTarget(session, self._journal).column_definition
             is_utc = self._around.zone(session) in {UTC, "UTC"}
@@ -172,9 +172,9 @@ class Planner:
             raise self.hold(session, change, ruling.why, rewritten)
         if shard.makes and approved:
             return "confirmed by the operator"
-        made = rewritten.sql, rewritten.classified
-        if kept := skipped_before(self._journal, session, self._rules.routes, change, *made):
-            raise self.hold(session, change, kept_rows(shard, f"{kept.id} was {kept.state}"), rewritten)
+        statement = rewritten.sql, rewritten.classified
+        if skipped := skipped_before(self._journal, session, self._rules.routes, change, *statement):
+            raise self.hold(session, change, kept_rows(shard, f"{skipped.id} was {skipped.state}"), rewritten)
         return ruling.why if ruling.verdict is ShardVerdict.CONFIRM else ""
 
     def _is_made(self, session: Session, change: SchemaChange, rewritten: Rewritten) -> bool:
@@ -189,8 +189,8 @@ class Planner:
         target, zone = self._around.capabilities(session), self._around.zone(session)
         rules, around = self._rules, OnTarget(session, self._journal)
         tells_second = tso_ms(change.commit_ts) % 1000 == 0
-        told = (look(change.place) for look in (is_of_debezium, is_change_of_snapshot, is_of_canal))
-        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, tells_second, *told)
+        sender = (look(change.place) for look in (is_of_debezium, is_change_of_snapshot, is_of_canal))
+        site = Site(target, rules.collations, rules.source, around, rules.routes, approved, zone, tells_second, *sender)
         try:
             rewritten = rewrite(change.text, change.schema, site)
         except UnsupportedError as unsupported:
@@ -241,7 +241,7 @@ class Planner:
         self._journal.record(
             session, change, JournalState.HELD, fingerprint=fingerprint, rewritten=rewritten, outcome=reason
         )
-        self._held.add(change.statement_hash)
+        self._held_hashes.add(change.statement_hash)
         entry = self._journal.find(session, change)
         assert entry is not None  # it was just written
         log.warning("schema_change_held", id=entry.id, why=reason, statement=change.text)
@@ -284,7 +284,7 @@ class OnTarget(Surroundings):
         self._session, self._journal = session, journal
 
     def lacks(self, table: TableName, omission: OmittedObject) -> bool:
-        names = {one.name.lower() for one in self._journal.left_out(self._session) if one.kind == omission.kind}
+        names = {o.name.lower() for o in self._journal.left_out(self._session) if o.kind == omission.kind}
         if omission.name.lower() not in names and not ("" in names and _CHOSEN_BY_SERVER.fullmatch(omission.name)):
             return False
         if omission.kind == "table":
@@ -313,8 +313,8 @@ class OnTarget(Surroundings):
 
     def databases_made(self) -> set[str]:
         """Gives the databases that schema changes of this pipeline have made or altered."""
-        done = self._journal.done(self._session, [kind.value for kind in DATABASE_KINDS])
-        statements = (classify(entry.run_text or entry.statement, entry.schema) for entry in done)
+        entries = self._journal.done(self._session, [kind.value for kind in DATABASE_KINDS])
+        statements = (classify(entry.run_text or entry.statement, entry.schema) for entry in entries)
         return {change.database for change in statements if isinstance(change, Classified)}
 
     def has_rows(self, table: TableName, where: str = "TRUE") -> bool:
@@ -352,5 +352,5 @@ class OnTarget(Surroundings):
 
     def unique_keys(self, table: TableName) -> dict[str, tuple[str, ...]]:
         """Gives the columns of each unique key, the primary key included, by the key's name; all in lower case."""
-        found = load_objects(self._session, [self.stored_name(table) or table]).values()
-        return {name.lower(): one.parts for table in found for name, one in table.indexes.items() if one.unique}
+        tables = load_objects(self._session, [self.stored_name(table) or table]).values()
+        return {name.lower(): i.parts for table in tables for name, i in table.indexes.items() if i.unique}

@@ -47,7 +47,7 @@ _ANOTHER_SNAPSHOT: Final = (
     " snapshot. Then what was changed and deleted in between is in no message: begin anew, with an empty target"
 )
 _POLL_SECONDS: Final = 0.5
-_SAY_SECONDS: Final = 10.0
+_LOG_SECONDS: Final = 10.0
 
 log = structlog.get_logger()
 
@@ -65,12 +65,12 @@ def wait_while_running(
     A server goes on with an ALTER TABLE whose client is gone; if it were sent again, it would run twice.  Gives False
     when `stop` became true first.
     """
-    said_at = 0.0
+    logged_at = 0.0
     while (running := _running(session, tag, connection)) is not None:
         if stop():
             return False
-        if time.monotonic() - said_at > _SAY_SECONDS:
-            said_at = time.monotonic()
+        if time.monotonic() - logged_at > _LOG_SECONDS:
+            logged_at = time.monotonic()
             log.info("schema_change_still_runs", connection=running[0], seconds=running[1])
         time.sleep(_POLL_SECONDS)
     return True
@@ -170,13 +170,13 @@ class SchemaChangeRunner:
     ) -> bool:
         """Tells whether a change with an open intent still has to run, and records a change that ran.  Raises HeldError
         when nothing shows whether it ran."""
-        found = self._conclusion(session, plan.classified, intent, now)
-        if found.ran is Ran.YES:
+        conclusion = self._conclusion(session, plan.classified, intent, now)
+        if conclusion.ran is Ran.YES:
             self.journal.close(session, change, JournalState.DONE, "found on the target after an interruption")
             return False
-        is_unclear = found.ran is Ran.UNCLEAR
+        is_unclear = conclusion.ran is Ran.UNCLEAR
         if is_unclear and intent.state is not JournalState.APPROVED:
-            reason = f"nothing shows whether it ran: {found.why}; {_LOOK}"
+            reason = f"nothing shows whether it ran: {conclusion.why}; {_LOOK}"
             raise self._planner.hold(session, change, reason, plan, fingerprint=intent.fingerprint)
         if intent.state is not JournalState.RUNNING:
             self._record_intent(session, change, plan, now.fingerprint)
@@ -213,12 +213,12 @@ class SchemaChangeRunner:
     def note_unreadable(self, session: Session, change: SchemaChange, again: SchemaChange, reason: str) -> str:
         """Records a schema change that cannot be read for the operator to decide, and gives its id.  One that waits
         already keeps its id.  again: what it is where its partition held the same message before."""
-        there = {entry.statement_hash: entry for entry in self.journal.unreadable(session)}
-        first = there.get(change.statement_hash)
+        by_hash = {entry.statement_hash: entry for entry in self.journal.unreadable(session)}
+        first = by_hash.get(change.statement_hash)
         if first is not None and is_another(first.position, change.position):
             change = again
-        if change.statement_hash in there:
-            return there[change.statement_hash].id
+        if change.statement_hash in by_hash:
+            return by_hash[change.statement_hash].id
         self.journal.record(session, change, JournalState.REFUSED, outcome=reason)
         return change.id
 
@@ -251,11 +251,11 @@ class SchemaChangeRunner:
             if isinstance(error, TRANSIENT):
                 raise
             if error_code(error) in _THERE and self._did_nothing(session, change, plan):
-                self._require_made(session, change, plan, error)
+                self._refuse_remnant(session, change, plan, error)
                 return "nothing to do: it is there already, as it was upstream"
             outcome = exists_already(session, self._schema, change, plan.sql, plan.classified, error)
             if outcome or error_code(error) in _MADE:
-                self._require_made(session, change, plan, error)
+                self._refuse_remnant(session, change, plan, error)
             if outcome:
                 return outcome
             if resumed and error_code(error) in _UNKNOWN and _all_dropped(session, plan.classified):
@@ -265,10 +265,10 @@ class SchemaChangeRunner:
             reset_session(session)
         return "ran"
 
-    def _require_made(self, session: Session, change: SchemaChange, plan: Rewritten, error: MySQLError) -> None:
+    def _refuse_remnant(self, session: Session, change: SchemaChange, plan: Rewritten, error: MySQLError) -> None:
         """Raises SchemaChangeError when what is there is what a statement that was left out would have removed."""
-        if kept := skipped_before(self.journal, session, self._rules.routes, change, plan.sql, plan.classified):
-            words = f"what it makes is there with what it held before, as {kept.id} was {kept.state}"
+        if skipped := skipped_before(self.journal, session, self._rules.routes, change, plan.sql, plan.classified):
+            words = f"what it makes is there with what it held before, as {skipped.id} was {skipped.state}"
             raise self._refused_by_target(session, change, plan, words) from error
 
     def _did_nothing(self, session: Session, change: SchemaChange, plan: Rewritten) -> bool:
@@ -290,9 +290,9 @@ class SchemaChangeRunner:
             return Conclusion(Ran.YES if _all_dropped(session, classified) else Ran.NO)
         if intent.state in _NOT_RUN and not classified.swaps:
             return Conclusion(Ran.NO)
-        found = conclude(intent.fingerprint, now, classified.swaps)
-        is_changed = found.ran is Ran.YES and intent.state in _NOT_RUN
-        return Conclusion(Ran.UNCLEAR, _CHANGED) if is_changed else found
+        conclusion = conclude(intent.fingerprint, now, classified.swaps)
+        is_changed = conclusion.ran is Ran.YES and intent.state in _NOT_RUN
+        return Conclusion(Ran.UNCLEAR, _CHANGED) if is_changed else conclusion
 
     def _tag(self, change: SchemaChange) -> str:
         return f"{pipeline_tag(self._pipeline)}{change.commit_ts} {change.statement_hash[:12]} */"

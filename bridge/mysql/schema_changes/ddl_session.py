@@ -33,7 +33,7 @@ from bridge.tso import tso_ms
 UTC: Final = "+00:00"
 
 
-def known_zone(session: Session, timezone: str | None) -> str | None:
+def session_zone(session: Session, timezone: str | None) -> str | None:
     """Gives what the session's time_zone has to be for a zone (a name or an offset), UTC where nobody has told it; None
     where the server does not know its name."""
     if timezone is None:
@@ -119,7 +119,7 @@ class DdlSession:
     def zone(self, session: Session) -> str | None:
         """Gives the upstream's zone, asked for once per connection; None where the target does not know it."""
         if session.connection_id not in self._zones:
-            self._zones = {session.connection_id: known_zone(session, self._rules.timezone)}
+            self._zones = {session.connection_id: session_zone(session, self._rules.timezone)}
         return self._zones[session.connection_id]
 
     def prepare(self, session: Session, change: SchemaChange, classified: Classified) -> None:

@@ -85,11 +85,11 @@ class ControlTable:
             " ORDER BY kind",
             (self._name, [kind.value for kind in ControlKind]),
         )
-        found = (
+        controls = (
             Control(ControlKind(kind), value, by, datetime.fromtimestamp(float(at), UTC))
             for kind, value, by, at in rows
         )
-        return {control.kind: control for control in found}
+        return {control.kind: control for control in controls}
 
     def set(self, session: Session, kind: ControlKind, value: str, by: str) -> None:
         """Sets one kind.  The same value again changes nothing, so that it stays known who set it first."""

@@ -140,8 +140,8 @@ class Journal:
 
     def entries(self, session: Session, states: Iterable[JournalState] = tuple(JournalState)) -> list[JournalEntry]:
         """Gives the rows in these states, in the order of the upstream."""
-        wanted = [state.value for state in states]
-        return self._select(session, f"state IN ({', '.join(['%s'] * len(wanted))})", wanted)
+        values = [state.value for state in states]
+        return self._select(session, f"state IN ({', '.join(['%s'] * len(values))})", values)
 
     def of_shards(self, session: Session, routes: Routes) -> Iterator[tuple[ShardStatement, bool]]:
         """Gives the finished schema changes of shards, in the order of the upstream, each with whether it ran."""

@@ -84,7 +84,7 @@ class Ownership:
         require_writable(self.control)
         if not self._try_lock(0 if take_over else _PATIENCE_SECONDS) or self._has_lapsed():
             self._evict(take_over=take_over, stop=stop)
-        self._end_left()
+        self._end_orphans()
         self._name_control()
         self.table.create(self.control)
         self.table.begin(self.control, start_ts)
@@ -106,7 +106,7 @@ class Ownership:
         try:
             require_writable(self.control)
             if not self._try_lock(_PATIENCE_SECONDS) and not self._evict_myself(old):
-                raise self.lost()
+                raise self.lost_error()
             self._name_control()
             self.check()
         except (MySQLError, OSError):
@@ -118,7 +118,7 @@ class Ownership:
         progress = self.table.read(self.control)
         if progress is None or progress.epoch != self.epoch:
             return False
-        if self._sure(self._rival()) != {old}:
+        if self._killable(self._rival()) != {old}:
             return self._try_lock(0)  # it may have ended since
         wait_while_running(self.control, pipeline_tag(self.table.name), connection=old)
         _kill(self.control, old)
@@ -137,7 +137,7 @@ class Ownership:
         """Raises OwnedError unless this process still holds the lock and the epoch is its own, and what
         `check_progress` raises."""
         if self._holder(self.control) != self.control.connection_id:
-            raise self.lost()
+            raise self.lost_error()
         self.check_progress(self.control)
 
     def check_progress(self, session: Session) -> None:
@@ -154,7 +154,7 @@ class Ownership:
                 fix="start the bridge again: it goes on from what the target says",
             )
         if progress is None or progress.epoch != self.epoch:
-            raise self.lost()
+            raise self.lost_error()
         standing = Standing(progress.applied_ts, progress.positions, progress.pending)
         expected, self._stands = self._stands, self._stands or (standing,)
         if expected and standing not in expected:
@@ -181,10 +181,10 @@ class Ownership:
         """Reads the progress; raises OwnedError where it is gone."""
         progress = self.table.read(self.control)
         if progress is None:
-            raise self.lost()
+            raise self.lost_error()
         return progress
 
-    def lost(self) -> OwnedError:
+    def lost_error(self) -> OwnedError:
         """Makes the error of an owner that was taken over."""
         return OwnedError(
             f"another bridge has taken over the pipeline {self.table.name!r}",
@@ -206,7 +206,7 @@ class Ownership:
             require_writable(session)
             epoch = session.value(f"SELECT epoch FROM {self._owner_table} WHERE name = %s", (self.table.name,))
             if epoch is not None and int(epoch) > self.epoch:
-                raise self.lost()
+                raise self.lost_error()
 
     def end(self, connection: int) -> None:
         """Ends an earlier connection of this pipeline, which the server may still hold although the network has cut it.
@@ -242,7 +242,7 @@ class Ownership:
 
     def _end_all(self, connections: list[int]) -> None:
         with suppress(MySQLError, OSError, TargetError), closing(self.target.connect(autocommit=True)) as session:
-            for connection in self._marked(session, connections) | self.others(session):
+            for connection in self._marked(session, connections) | self.other_connections(session):
                 _kill(session, connection)
             self.announce(session, [])
 
@@ -292,7 +292,7 @@ class Ownership:
         named = tidb.connections_named(session, self.lock) if marks else set()
         return {number for number, holder in holders.items() if holder is not None} | (named & marks.keys())
 
-    def others(self, session: Session) -> set[int]:
+    def other_connections(self, session: Session) -> set[int]:
         """Finds all connections of the pipeline but control sessions: those of Spark's executors are not recorded."""
         if session.is_tidb:
             return tidb.connections_named(session, self.lock)
@@ -325,7 +325,9 @@ class Ownership:
         rival = self._rival()
         if not wait_while_running(self.control, pipeline_tag(self.table.name), connection=rival, stop=stop):
             raise Abandoned
-        for connection in self._marked(self.control, connections) | self.others(self.control) | self._sure(rival):
+        for connection in (
+            self._marked(self.control, connections) | self.other_connections(self.control) | self._killable(rival)
+        ):
             _kill(self.control, connection)
         if not self._try_lock(_KILL_SECONDS):
             raise OwnedError(
@@ -335,15 +337,15 @@ class Ownership:
                 fix="stop that process; `bridge check` says whether its connections can be killed",
             )
 
-    def _sure(self, rival: int | None) -> set[int]:
+    def _killable(self, rival: int | None) -> set[int]:
         """Gives the rival when KILL is certain to hit it: TiDB names it, other servers know it by its mark."""
         if rival is None:
             return set()
         return {rival} if self.control.is_tidb else self._marked(self.control, [rival])
 
-    def _end_left(self) -> None:
+    def _end_orphans(self) -> None:
         """Ends what an owner that is gone has left: its lock is free, but a transaction may still hold the row."""
-        for connection in {*self._current_owner()[2], *self.others(self.control)}:
+        for connection in {*self._current_owner()[2], *self.other_connections(self.control)}:
             self.end(connection)
 
     def _current_owner(self) -> tuple[str, int, list[int], int | None]:

@@ -115,7 +115,7 @@ class ProgressTable:
         entries.  What `mark` has recorded holds until progress has passed it.  Gives False when the row is not as
         expected.  Raises ProgressOrderError, ReadOnlyError."""
         step.check()
-        is_mine = self._update(
+        is_current = self._update(
             session,
             "applied_ts = %s, applying_ts = GREATEST(applying_ts, %s), positions = %s, pending = %s"
             " WHERE name = %s AND epoch = %s AND applied_ts = %s",
@@ -129,21 +129,21 @@ class ProgressTable:
                 step.old_ts,
             ),
         )
-        if is_mine:
+        if is_current:
             quarantine.add_entries(session, self.schema, self.name, step.quarantined)
-        return is_mine
+        return is_current
 
     def mark(self, session: Session, epoch: int, step: Advance) -> int | None:
         """Records that changes below step.new_ts are being written in parts, and gives the commit_ts (TSO) up to which
         the target may hold parts now: a step that was interrupted before may end later.  Gives None when the row is not
         as expected.  Raises ProgressOrderError, ReadOnlyError."""
         step.check()
-        is_mine = self._update(
+        is_current = self._update(
             session,
             "applying_ts = GREATEST(applying_ts, %s) WHERE name = %s AND epoch = %s AND applied_ts = %s",
             (step.new_ts, self.name, epoch, step.old_ts),
         )
-        if not is_mine:
+        if not is_current:
             return None
         return int(session.value(f"SELECT applying_ts FROM {self._progress} WHERE name = %s", (self.name,)))
 
@@ -194,11 +194,11 @@ class ProgressTable:
 
     def forget(self, session: Session) -> bool:
         """Deletes the rows of the pipeline; gives False when it was unknown."""
-        known = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
+        is_deleted = session.execute(f"DELETE FROM {self._progress} WHERE name = %s", (self.name,)) == 1
         session.execute(f"DELETE FROM {quote_name(self.schema, 'owner')} WHERE name = %s", (self.name,))
         for journal in ("schema_changes", "quarantine", "controls", "routes"):
             session.execute(f"DELETE FROM {quote_name(self.schema, journal)} WHERE name = %s", (self.name,))
-        return known
+        return is_deleted
 
 
 def dump_positions(positions: Positions) -> str:

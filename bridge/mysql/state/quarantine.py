@@ -105,10 +105,10 @@ def dump_change(change: RowChange) -> str:
 
 def load_change(text: str | bytes, commit_ts: int, index: int) -> RowChange:
     """Reads a row change from the JSON of `dump_change`."""
-    found: dict[str, Any] = orjson.loads(text)
-    columns, key, before, after = (None if found[name] is None else SEP.join(found[name]) for name in _LISTS)
-    kind = Kind[found["kind"].upper()]
-    return RowChange(kind, commit_ts, index, found["schema"], found["table"], columns or "", key or "", before, after)
+    parts: dict[str, Any] = orjson.loads(text)
+    columns, key, before, after = (None if parts[name] is None else SEP.join(parts[name]) for name in _LISTS)
+    kind = Kind[parts["kind"].upper()]
+    return RowChange(kind, commit_ts, index, parts["schema"], parts["table"], columns or "", key or "", before, after)
 
 
 def _parts(joined: str | None) -> Sequence[str] | None:
@@ -175,11 +175,11 @@ def list_entries(session: Session, schema: str, name: str, states: Iterable[Quar
 def _select(
     session: Session, columns: str, schema: str, name: str, states: Iterable[QuarantineState]
 ) -> list[tuple[Any, ...]]:
-    wanted = tuple(states)
+    values = tuple(states)
     return session.rows(
         f"SELECT {columns} FROM {quote_name(schema, 'quarantine')} WHERE name = %s AND state IN"
-        f" ({','.join(['%s'] * len(wanted))}) ORDER BY id",
-        (name, *wanted),
+        f" ({','.join(['%s'] * len(values))}) ORDER BY id",
+        (name, *values),
     )
 
 
@@ -199,9 +199,9 @@ def _stored(row: tuple[Any, ...]) -> StoredEntry:
     event = load_change(change, commit_ts, index) if change and not is_message else None
     schemas = orjson.loads(change) if change and is_message else {}
     names = ("code", "reason", "commit_ts", "protocol", "cut_bytes", "outcome", "put_at", "settled_at", "key", "value")
-    found = dict(zip(names, (code, reason, commit_ts, protocol, cut, *rest), strict=True))
+    fields = dict(zip(names, (code, reason, commit_ts, protocol, cut, *rest), strict=True))
     position = Position(topic, partition, offset)
-    return StoredEntry(int(id_), position, index, QuarantineState(state), change=event, schemas=schemas, **found)
+    return StoredEntry(int(id_), position, index, QuarantineState(state), change=event, schemas=schemas, **fields)
 
 
 def settle(session: Session, schema: str, name: str, id_: int, state: QuarantineState, outcome: str) -> bool:

@@ -123,7 +123,7 @@ def _refuse_change(
     if not accepts_change:
         words = {"routes": "routes", "filter": "filter", "ignored": "event filters"}
         raise UsageError(
-            f"the pipeline ran with other {' and '.join(words[one] for one in changed)}",
+            f"the pipeline ran with other {' and '.join(words[word] for word in changed)}",
             where=f"{where}, applied ts {progress.applied_ts}",
             fix=f"give them as they were; or start it once with --accept-change, from which on these hold: {_COPY}",
         )
@@ -157,9 +157,9 @@ def _refuse_moved(session: Session, progress: Progress, old: Routes, new: Routes
         )
 
 
-def moved_rows(old: Routes, new: Routes, there: Iterable[TableName]) -> Iterator[str]:
+def moved_rows(old: Routes, new: Routes, tables: Iterable[TableName]) -> Iterator[str]:
     """Tells of the tables that are `there` on the target which rows other routes, or filters, would divide or mix."""
-    for target in there:
+    for target in tables:
         if old.is_merged(target) and not new.is_merged(target):
             yield f"shards went to {target}, and would go to tables of their own"
         were = [source for source in old.sources(target) if old.tables(*source)]
@@ -169,9 +169,11 @@ def moved_rows(old: Routes, new: Routes, there: Iterable[TableName]) -> Iterator
                 yield f"{source} went to {target}, and would go to {now}"
         if were and new.is_merged(target) and not old.is_merged(target):
             yield f"{were[0]} went to {target}, and shards would go there"
-        elif left := next((source for source in were if not new.tables(*source)), None):
-            others = sorted({one for one in new.sources(target) if new.tables(*one)}.difference(were))
-            yield from (f"{left} went to {target} and is left out, and {other} would go there" for other in others)
+        elif excluded := next((source for source in were if not new.tables(*source)), None):
+            new_sources = sorted({source for source in new.sources(target) if new.tables(*source)}.difference(were))
+            yield from (
+                f"{excluded} went to {target} and is left out, and {name} would go there" for name in new_sources
+            )
 
 
 def _read(session: Session, schema: str, name: str) -> dict[str, Any] | None:
@@ -183,11 +185,11 @@ def _document(rules: RowRules) -> dict[str, Any]:
     routes = rules.routes
     return {
         "routes": [
-            [one.schema_pattern, one.table_pattern, one.target_schema, one.target_table, one.merges]
-            for one in routes.routes
+            [rule.schema_pattern, rule.table_pattern, rule.target_schema, rule.target_table, rule.merges]
+            for rule in routes.routes
         ],
         "filter": [*routes.tables.rules],
-        "ignored": [[[*one.tables.rules], sorted(map(int, one.kinds))] for one in rules.ignored if one.kinds],
+        "ignored": [[[*rule.tables.rules], sorted(map(int, rule.kinds))] for rule in rules.ignored if rule.kinds],
     }
 
 

@@ -111,12 +111,12 @@ def make(session: Session, schema: str) -> None:
 def refuse_without_transactions(session: Session, schema: str) -> None:
     """Raises TargetError when the engine of one of the bridge's tables has no transactions: progress would move
     although the rows that it speaks of are rolled back.  MariaDB's enforce_storage_engine makes such tables."""
-    found = without_transactions(session, [TableName(schema, table) for table in _TABLES])
-    if found:
-        alter = "; ".join(f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB" for name, _ in found)
+    engines = without_transactions(session, [TableName(schema, table) for table in _TABLES])
+    if engines:
+        alter = "; ".join(f"ALTER TABLE {quote_name(*name)} ENGINE=InnoDB" for name, _ in engines)
         raise TargetError(
             "the bridge's own tables have no transactions, so that progress would move without its rows:"
-            f" the engine of {found[0][0].table} is {found[0][1]}",
+            f" the engine of {engines[0][0].table} is {engines[0][1]}",
             where=schema,
             fix=f"on the target SET GLOBAL enforce_storage_engine = NULL where it is set, and in its settings; {alter};"
             " then start again, and if the bridge has written before, see with bridge verify what is missing",

@@ -1,4 +1,4 @@
-"""Tells which of the rows that are taken out count: those that were not sent again, nor overtaken by others."""
+"""Leaves out of the rows that are due those that were sent again, and those that other rows have overtaken."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from bridge.pipeline.by_partitions.partition_queue import AppliedRow, PartitionQ
 from bridge.pipeline.by_partitions.repeated_rows import (
     RepeatedRows,
     are_of_other_server,
-    followed,
-    seen_before,
-    told_by_place,
+    follow_binlog,
+    highs_before,
+    place_verdicts,
 )
 from bridge.rows.gathering import Bools, Longs, distinct, take_rows
 from bridge.rows.moments import Places, is_of_sending, is_of_snapshot, names_of
@@ -37,10 +37,8 @@ log = structlog.get_logger()
 
 
 class Counted(NamedTuple):
-    """Rows that count, in order, and their event times (TSO).
-
-    repeated: how many others there are.  applied: the last row of each partition, behind all of these.
-    """
+    """Rows to apply, in order, and their event times (TSO).  repeated: how many were left out.  applied: the last row
+    of each partition, behind all of these."""
 
     table: pa.Table
     times: Longs
@@ -61,8 +59,7 @@ class CountingRows:
         """By the names of an upstream's coordinates."""
         self._may_be_doubled: set[tuple[str, str, bool]] = set()
         self._shown_at_change: dict[PartitionId, int] = {}
-        """The highest time (TSO) of each partition when the last schema change was about to run.  What comes first
-        behind it, though its time is earlier, was not shown then."""
+        """The highest time (TSO) of each partition just before the last schema change."""
         self._newest: dict[PartitionId, dict[tuple[str, ...], int]] = defaultdict(dict)
         """By table of the upstream the highest time (TSO) of its rows in a partition, where rows tell no places."""
         self._behind: dict[PartitionId, set[tuple[str, ...]]] = defaultdict(set)
@@ -74,59 +71,61 @@ class CountingRows:
         self._shown_at_change = {where: queue.shown for where, queue in self._queues.items()}
 
     def _warn_of_doubles(self, where: PartitionId, rows: Rows, queue: PartitionQueue) -> None:
-        """Names the tables whose rows have no key and may be there twice: of a Canal without GTIDs, which sends a batch
-        again that Kafka refused, of another server behind a failover, of the last transaction in the target, or of one
-        that begins again."""
+        """Warns of tables without a key whose rows may double.
+
+        Nothing tells whether rows came before where Canal has no GTIDs (it sends a batch again that Kafka refused),
+        behind a failover, in the last transaction in the target, and in one that begins again.
+        """
         keyless = pc.equal(rows.table["key"], NO_PRIMARY_KEY).combine_chunks()
         if rows.table["place"].null_count or not pc.any(keyless).as_py():
             return
-        seen, last = seen_before(rows, queue.shown), queue.applied.place
+        highs, last = highs_before(rows, queue.shown), queue.applied.place
         is_canals = is_of_sending(rows.table["place"][0].as_py())
-        again = are_of_other_server(rows, queue.applied, seen) | is_canals | _begin_again(rows.table)
+        may_repeat = are_of_other_server(rows, queue.applied, highs) | is_canals | _begin_again(rows.table)
         if last and not is_of_sending(last) and not is_of_snapshot(names_of(last)):
-            of_last = pc.and_(pc.equal(rows.table["place"], last), pc.equal(rows.table["index"], 0))
-            again = again | of_last.combine_chunks().to_numpy(zero_copy_only=False)
-        doubled = rows.table.filter(pc.and_(keyless, pa.array(again))).select(["schema", "table"])
-        named = {(one["schema"], one["table"], is_canals) for one in doubled.to_pylist()} - self._may_be_doubled
-        self._may_be_doubled |= named
-        for schema, table, _ in named:
-            behind = f"{where[0]}/{where[1]}/{rows.table['offset'][0]}"
-            log.warning("rows_may_be_twice", table=f"{schema}.{table}", behind=behind, fix=_TWICE_FIX)
+            is_of_last = pc.and_(pc.equal(rows.table["place"], last), pc.equal(rows.table["index"], 0))
+            may_repeat = may_repeat | is_of_last.combine_chunks().to_numpy(zero_copy_only=False)
+        doubled = rows.table.filter(pc.and_(keyless, pa.array(may_repeat))).select(["schema", "table"])
+        tables = {(row["schema"], row["table"], is_canals) for row in doubled.to_pylist()} - self._may_be_doubled
+        self._may_be_doubled |= tables
+        for schema, table, _ in tables:
+            position = f"{where[0]}/{where[1]}/{rows.table['offset'][0]}"
+            log.warning("rows_may_be_twice", table=f"{schema}.{table}", behind=position, fix=_TWICE_FIX)
 
     def among(self, merged: Merged, began_anew: Sequence[tuple[int, int]]) -> Counted:
-        """Leaves out the rows that are sent again: those whose places show it, and those from before a schema change;
-        and what came too late, behind rows of other partitions.  began_anew: as of `Moment`."""
-        rows, applied, copies, gone = merged.rows, dict[PartitionId, AppliedRow](), list[Bools](), list[Bools]()
-        for where, mine in rows:
+        """Leaves out three kinds of rows: copies by their places, copies from before a schema change, and rows that
+        came behind later ones of other partitions.  began_anew: as of `Moment`."""
+        rows, applied, copies, drops = merged.rows, dict[PartitionId, AppliedRow](), list[Bools](), list[Bools]()
+        for where, own in rows:
             queue = self._queues[where]
-            self._warn_of_doubles(where, mine, queue)
-            are_copies, are_gone, applied[where] = followed(
-                mine, queue.applied, partial(seen_before, mine, queue.shown)
+            self._warn_of_doubles(where, own, queue)
+            are_copies, are_dropped, applied[where] = follow_binlog(
+                own, queue.applied, partial(highs_before, own, queue.shown)
             )
             if len(self._queues) > 1 and not applied[where].place:
-                again = self._are_behind(where, mine) or (queue.applied.again and mine.times.max() < queue.shown)
+                again = self._are_behind(where, own) or (queue.applied.again and own.times.max() < queue.shown)
                 applied[where] = applied[where]._replace(again=int(again))
             copies.append(are_copies)
-            gone.append(are_gone)
+            drops.append(are_dropped)
         table, overtaken = self._without_overtaken(merged, began_anew)
 
-        def seen() -> Longs:
+        def highs() -> Longs:
             shown: Longs = np.array([self._shown_at_change.get(where, 0) for where, _ in rows])
             return shown[merged.partitions]
 
-        def told() -> Longs:
-            both = zip(rows, zip(copies, gone, strict=True), strict=True)
-            return merged.in_order([told_by_place(mine, self._queues[where], *of) for (where, mine), of in both])
+        def verdicts() -> Longs:
+            pairs = zip(rows, zip(copies, drops, strict=True), strict=True)
+            return merged.in_order([place_verdicts(own, self._queues[where], *flags) for (where, own), flags in pairs])
 
-        is_gone: Bools = merged.in_order(gone)
-        for found in (overtaken, self._repeated_rows.among(merged.table, merged.message_ts, seen, told)):
-            is_gone |= False if found is None else found
-        if not is_gone.any():
+        is_out: Bools = merged.in_order(drops)
+        for mask in (overtaken, self._repeated_rows.among(merged.table, merged.message_ts, highs, verdicts)):
+            is_out |= False if mask is None else mask
+        if not is_out.any():
             return Counted(table, merged.message_ts, 0, applied)
-        return Counted(table.filter(pa.array(~is_gone)), merged.message_ts[~is_gone], int(is_gone.sum()), applied)
+        return Counted(table.filter(pa.array(~is_out)), merged.message_ts[~is_out], int(is_out.sum()), applied)
 
     def _are_behind(self, where: PartitionId, rows: Rows) -> bool:
-        """Tells whether the last row of a table in a partition is earlier than another one of it, behind these rows."""
+        """Tells whether the last row of some table in a partition is earlier than one before it."""
         names, of_name = distinct(rows.table, ("schema", "table", "text"))
         newest, last = np.zeros((2, len(names)), np.int64)
         np.maximum.at(newest, of_name, rows.times)
@@ -149,28 +148,28 @@ class CountingRows:
         upstreams, tables, overtaken = places.apart(), list[pa.Table](), np.zeros(len(partitions), np.bool_)
 
         def without(rows: pa.Table, places: Places, which: Any) -> tuple[pa.Table, Bools | None]:
-            kept = self._overtaken_rows[tuple(sorted(places.numbers))]
-            return kept.without(rows, places, merged.message_ts[which], partitions[which], applied, since)
+            recent_rows = self._overtaken_rows[tuple(sorted(places.numbers))]
+            return recent_rows.without(rows, places, merged.message_ts[which], partitions[which], applied, since)
 
         if not upstreams.any():
             return without(merged.table, places, slice(None))
-        for one in np.unique(upstreams):
-            which = np.flatnonzero(upstreams == one)
-            rows, lost = without(take_rows(merged.table, which), places.subset(which), which)
+        for upstream in np.unique(upstreams):
+            which = np.flatnonzero(upstreams == upstream)
+            rows, is_overtaken = without(take_rows(merged.table, which), places.subset(which), which)
             tables.append(rows)
-            overtaken[which] = False if lost is None else lost
+            overtaken[which] = False if is_overtaken is None else is_overtaken
         return take_rows(pa.concat_tables(tables), np.argsort(np.argsort(upstreams, kind="stable"))), overtaken
 
 
 def _begin_again(rows: pa.Table) -> Bools:
-    """Tells of which rows nothing but their place and content tells whether their transaction came twice: behind its
-    first rows, the same (up to eight) come once more in that order, as of a sender that was restarted."""
+    """Finds transactions whose first rows (up to eight) come once more in the same order.  The sender may have been
+    restarted, or the upstream may have written them twice: nothing tells which."""
     (places, of_place), content = distinct(rows, ("place",)), distinct(rows, ("table", "before", "after"))[1]
-    found = np.zeros(rows.num_rows, np.bool_)
+    is_repeat = np.zeros(rows.num_rows, np.bool_)
     for start, end in pairwise([*np.flatnonzero(np.diff(of_place, prepend=-1)).tolist(), rows.num_rows]):
         is_numbered = rows["index"][start].as_py() > 0 or is_of_snapshot(names_of(*places[of_place[start]]))
         if end - start > 1 and not is_numbered:
-            one, half = content[start:end], (end - start) // 2
-            counts = np.flatnonzero(one[1 : half + 1] == one[0]) + 1
-            found[start:end] = any((one[:8][:count] == one[count:][:8][:count]).all() for count in counts)
-    return found
+            contents, half = content[start:end], (end - start) // 2
+            counts = np.flatnonzero(contents[1 : half + 1] == contents[0]) + 1
+            is_repeat[start:end] = any((contents[:8][:count] == contents[count:][:8][:count]).all() for count in counts)
+    return is_repeat

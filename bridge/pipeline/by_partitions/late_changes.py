@@ -1,6 +1,5 @@
-"""Tells which schema changes came too late, behind rows of their tables that were written after them; and which the
-producer has sent again, by the identity that messages tell (guarantees, "What a producer sends again").  Pure.
-"""
+"""Finds schema changes that came too late, behind rows that were written after them, and those that were sent again
+(guarantees, "What a producer sends again").  Pure."""
 
 from __future__ import annotations
 
@@ -41,15 +40,12 @@ _UNCLEAR: Final = (
     " that is refused, say `bridge ddl done`) or approve it, and compare its tables with the upstream, as rows from"
     " before may have come again"
 )
-_MADE_BESIDE: Final = "{!r}, of its batch, was made by hand: say bridge ddl done if this one was too, else approve it"
+_OTHER_BY_HAND: Final = "{!r}, of its batch, was made by hand: say bridge ddl done if this one was too, else approve it"
 
 
 class AppliedPlaces:
-    """The last places of each table in the target, by partition, of what has come since the start.
-
-    started: the last row of each partition in the target at the start, of whichever table, and the highest time (TSO)
-        that it had shown: what a former server wrote may have come again behind that.
-    """
+    """The last place of each table in the target, by partition, of what has come since the start.  started: at the
+    start, the last row of each partition in the target, and the partition's highest time (TSO)."""
 
     def __init__(self, started: Mapping[PartitionId, tuple[AppliedRow, int]]) -> None:
         self._started = dict(started)
@@ -57,26 +53,26 @@ class AppliedPlaces:
 
     def note_rows(self, rows: pa.Table, times: Longs) -> None:
         """Notes row changes (EVENT_SCHEMA) that are in the target.  times: their event times (TSO)."""
-        told = np.flatnonzero(rows["place"].is_valid().to_numpy())
-        if not len(told):
+        numbers = np.flatnonzero(rows["place"].is_valid().to_numpy())
+        if not len(numbers):
             return
-        some = rows.take(pa.array(told)) if len(told) < rows.num_rows else rows
-        _, of_name = distinct(some, ("topic", "schema", "table"))
-        partitions = some["partition"].to_numpy()
+        placed_rows = rows.take(pa.array(numbers)) if len(numbers) < rows.num_rows else rows
+        _, of_name = distinct(placed_rows, ("topic", "schema", "table"))
+        partitions = placed_rows["partition"].to_numpy()
         _, last = first_and_last(numbered(of_name * (int(partitions.max()) + 1) + partitions))
         columns = ("topic", "partition", "schema", "table", "place")
         for row, ts in zip(
-            some.select(columns).take(pa.array(last)).to_pylist(), times[told[last]].tolist(), strict=True
+            placed_rows.select(columns).take(pa.array(last)).to_pylist(), times[numbers[last]].tolist(), strict=True
         ):
             name = row["schema"].lower(), row["table"].lower()
             self._note(name, (row["topic"], row["partition"]), AppliedRow(ts, row["place"]))
 
     def note_change(self, where: PartitionId, moment: Moment, names: Names) -> None:
         """Notes a schema change that is about to run.  names: its tables, of which each may have become the other."""
-        before = [one for name in names for one in self._last.get(name, {}).items()]
+        before = [last for name in names for last in self._last.get(name, {}).items()]
         for name in names:
-            for other, row in [*before, *((where, AppliedRow(moment.ts, place)) for place in moment.places)]:
-                self._note(name, other, row)
+            for partition, row in [*before, *((where, AppliedRow(moment.ts, place)) for place in moment.places)]:
+                self._note(name, partition, row)
 
     def _note(self, name: tuple[str, str], where: PartitionId, row: AppliedRow) -> None:
         last = self._last.setdefault(name, {})
@@ -95,17 +91,17 @@ class AppliedPlaces:
         applied: Mapping[PartitionId, tuple[AppliedRow, int]],
         unclear: UnclearRows | None = None,
     ) -> str:
-        """Tells why a schema change came too late, "" for one that did not: rows that their places put behind it are in
-        the target.  What only makes something new is never late: rows of it could not have come before.
+        """Tells why a schema change came too late; "" for one that did not.
 
+        It is late when rows whose places are behind it are in the target.  One that only makes something new never is.
         where: where it was read.  names: the tables whose rows it may touch, None where that may be any.
-        applied: as `started`, now.  unclear: the rows that may be on either side of it, which count as behind it.
+        applied: as `started`, now.  unclear: rows that may be on either side of it; they count as behind it.
         """
-        known = classify(change.text, change.schema)
-        if not moment.places or (isinstance(known, Classified) and known.classes in _ONLY_MAKING):
+        statement = classify(change.text, change.schema)
+        if not moment.places or (isinstance(statement, Classified) and statement.classes in _ONLY_MAKING):
             return ""
         rows = list((applied if names is None else self._started).items())
-        rows += [(one, (row, 0)) for name in names or () for one, row in self._last.get(name, {}).items()]
+        rows += [(place_of, (row, 0)) for name in names or () for place_of, row in self._last.get(name, {}).items()]
         for (topic, partition), (row, latest) in sorted(rows):
             if (topic, partition) == where or not row.place:
                 continue
@@ -120,84 +116,83 @@ class AppliedPlaces:
 
 ADD_TOPIC: Final = "where Kafka has this topic (no transform renames it), start the bridge again with --topic {}@{} too"
 _NAMING: Final = frozenset({ChangeClass.CREATE_TABLE, ChangeClass.RENAME_TABLE})
-_WRITTEN_OTHERWISE: Final = re.compile(r"[^a-zA-Z0-9._-]")
+_NOT_IN_TOPIC_NAMES: Final = re.compile(r"[^a-zA-Z0-9._-]")
 
 
 def unread_topics(change: SchemaChange, topics: Collection[str]) -> dict[TableName, str]:
-    """Gives the tables that a schema change makes, or renames, whose topic is not among those that are read.
-
-    topics: those that are read; where none of them is of a table of the connector, they are not told apart so.
-    """
+    """Gives the tables that a schema change makes, or renames, whose topics are not read.  topics: those that are read;
+    without a table's topic of the connector among them, no table is named."""
     prefix = change.read_at.topic
     if not any(topic.startswith(f"{prefix}.") for topic in topics):
         return {}
-    classified = classify(change.text, change.schema, is_certain=True)
-    if not isinstance(classified, Classified) or _NAMING.isdisjoint(classified.classes):
+    statement = classify(change.text, change.schema, is_certain=True)
+    if not isinstance(statement, Classified) or _NAMING.isdisjoint(statement.classes):
         return {}
-    named = {name: _WRITTEN_OTHERWISE.sub("_", f"{prefix}.{name.schema}.{name.table}") for name in classified.tables}
-    return {name: topic for name, topic in named.items() if topic not in topics}
+    topic_of = {name: _NOT_IN_TOPIC_NAMES.sub("_", f"{prefix}.{name.schema}.{name.table}") for name in statement.tables}
+    return {name: topic for name, topic in topic_of.items() if topic not in topics}
 
 
 def second_run(change: SchemaChange, before: Sequence[SchemaChange], applied_time: int) -> SchemaChange | None:
     """Gives a schema change without a commit ts as it is to run; None for one that has run already.
 
+    A second change of one millisecond gets a commit_ts of its own.  One that may be a copy, and do harm, gets a doubt.
     before: the schema changes on record of up to NEAR from its event time, in the order in which they came.
     applied_time: the highest event time of what was applied (TSO).
-    A second change of one millisecond gets a commit_ts of its own.  One of which nothing tells whether it is a second
-    one gets a doubt, if running it once more could do harm.
     """
     at_ms = tso_ms(change.commit_ts)
-    alike = [one for one in before if (tso_ms(one.commit_ts), one.statement_hash) == (at_ms, change.statement_hash)]
-    taken = {one.commit_ts for one in alike}
-    anew = replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in taken))
-    if not alike:
-        made = (o.text[:200] for o in before if o.doubt == DONE_BY_HAND and are_side_by_side(change, o))
-        return replace(change, doubt=_MADE_BESIDE.format(text)) if (text := next(made, "")) else change
-    told = [is_same_place(one.place, change.place) for one in alike]
-    if True in told:
+    copies = [one for one in before if (tso_ms(one.commit_ts), one.statement_hash) == (at_ms, change.statement_hash)]
+    used_ts = {one.commit_ts for one in copies}
+    rerun = replace(change, commit_ts=next(ts for ts in range(change.commit_ts, 1 << 63) if ts not in used_ts))
+    if not copies:
+        texts_by_hand = (o.text[:200] for o in before if o.doubt == DONE_BY_HAND and are_side_by_side(change, o))
+        return replace(change, doubt=_OTHER_BY_HAND.format(text)) if (text := next(texts_by_hand, "")) else change
+    same_places = [is_same_place(one.place, change.place) for one in copies]
+    if True in same_places:
         return None
-    if None not in told:
-        return anew
-    partitions = {one.read_at[:2] for one in alike}
+    if None not in same_places:
+        return rerun
+    partitions = {one.read_at[:2] for one in copies}
     if partitions != {change.read_at[:2]} or at_ms % _SECOND_MS:
         return None
-    again = _in_one_second(anew, before[before.index(alike[-1]) + 1 :])
-    if again is not None and applied_time >= change.commit_ts + ms_tso(_SECOND_MS):
-        return replace(again, doubt=_UNCLEAR)
-    return again
+    decision = _rerun_within_second(rerun, before[before.index(copies[-1]) + 1 :])
+    if decision is not None and applied_time >= change.commit_ts + ms_tso(_SECOND_MS):
+        return replace(decision, doubt=_UNCLEAR)
+    return decision
 
 
-def _in_one_second(change: SchemaChange, between: Sequence[SchemaChange]) -> SchemaChange | None:
-    """Decides about a statement that ran in the same second before, of which only what ran in between may tell more.
+def _rerun_within_second(change: SchemaChange, between: Sequence[SchemaChange]) -> SchemaChange | None:
+    """Decides about a statement that ran before in the same second; None where it does not run again.
 
-    What swaps gets a doubt.  With another change of its tables in between, such as a DROP between two CREATEs, it runs.
-    Without one, no server would have run it twice, but for what empties a table, or a column that it makes anew.
+    It runs again behind another change of its tables, such as a DROP between two CREATEs, or if it empties a table, or
+    makes a column anew: without that, no server runs it twice.  One that swaps tables gets a doubt.
     """
-    known = classify(change.text, change.schema)
-    if not isinstance(known, Classified):
+    statement = classify(change.text, change.schema)
+    if not isinstance(statement, Classified):
         return change
-    if known.swaps:
+    if statement.swaps:
         return replace(change, doubt=_UNCLEAR)
-    others = [other for one in between if isinstance(other := classify(one.text, one.schema), Classified)]
-    names = column_names_in(change.text, known) if known.kind is StatementKind.ALTER_TABLE else None
-    empties = set(known.classes) & _MAY_FOLLOW_ITSELF or (names and names.dropped & names.given)
-    return change if empties or any(_touch_one_thing(known, other) for other in others) else None
+    others = [other for o in between if isinstance(other := classify(o.text, o.schema), Classified)]
+    names = column_names_in(change.text, statement) if statement.kind is StatementKind.ALTER_TABLE else None
+    empties = set(statement.classes) & _MAY_FOLLOW_ITSELF or (names and names.dropped & names.given)
+    return change if empties or any(_share_a_table(statement, other) for other in others) else None
 
 
 def is_same_place(one: str, other: str) -> bool | None:
-    """Tells whether two places ("" for none) are one; None when nothing can be told of them.  A GTID is the same on
-    every server, files and positions are not.  A Canal that was restarted in between takes more than a second for that.
+    """Tells whether two places ("" for none) are one; None when that cannot be told.
+
+    GTIDs are compared first, which are the same on every server, then files and positions, then Canal's sendings, whose
+    numbers begin anew with a restart, which takes more than a second.
     """
     places = [coordinates_of(place) if place else {} for place in (one, other)]
     for kind in (GTID, FILE):
         first, second = ({n: at for n, at in place.items() if n.startswith(kind)} for place in places)
         if first.keys() & second.keys():
             return first == second
-    one_sent, other_sent = (place.get(SENT) for place in places)
-    if one_sent is None or other_sent is None:
+    sending, other_sending = (place.get(SENT) for place in places)
+    if sending is None or other_sending is None:
         return None
-    is_one_batch = not (one_sent ^ other_sent) & ((1 << BATCH_BITS) - 1)
-    is_beside = abs((one_sent >> BATCH_BITS) - (other_sent >> BATCH_BITS)) < _SECOND_MS
+    is_one_batch = not (sending ^ other_sending) & ((1 << BATCH_BITS) - 1)
+    is_beside = abs((sending >> BATCH_BITS) - (other_sending >> BATCH_BITS)) < _SECOND_MS
     return False if is_one_batch and is_beside else None
 
 
@@ -206,15 +201,15 @@ def are_side_by_side(one: SchemaChange, other: SchemaChange) -> bool:
     topics = {change.read_at.topic for change in (one, other)}
     if len(topics) == 1 or is_same_place(one.place, other.place) is not False:
         return False
-    known = (classify(change.text, change.schema) for change in (one, other))
-    tables = [{name.table.folded for name in (*k.touched, k.like) if name} for k in known if isinstance(k, Classified)]
+    parsed = (classify(change.text, change.schema) for change in (one, other))
+    tables = [{name.table.folded for name in (*k.touched, k.like) if name} for k in parsed if isinstance(k, Classified)]
     return len(tables) > 1 and bool(tables[0] & tables[1])
 
 
 _MAY_FOLLOW_ITSELF: Final = frozenset({ChangeClass.TRUNCATE_TABLE, ChangeClass.TRUNCATE_PARTITION})
 
 
-def _touch_one_thing(one: Classified, other: Classified) -> bool:
+def _share_a_table(one: Classified, other: Classified) -> bool:
     """Tells whether two statements change one table, or one of them the other's database."""
-    schemas = [{table.schema for table in known.tables} | {known.database} - {""} for known in (one, other)]
+    schemas = [{table.schema for table in statement.tables} | {statement.database} - {""} for statement in (one, other)]
     return bool(set(one.tables) & set(other.tables)) or one.database in schemas[1] or other.database in schemas[0]

@@ -60,10 +60,10 @@ class Merged:
     partitions: Longs
 
     def in_order(self, of_partitions: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-        """Puts what is told of each partition's rows in the order of the row changes."""
-        told = np.concatenate(of_partitions)
-        ordered = np.empty_like(told)
-        ordered[np.argsort(self.partitions, kind="stable")] = told
+        """Puts a value for each of the partitions' rows in the order of the row changes."""
+        values = np.concatenate(of_partitions)
+        ordered = np.empty_like(values)
+        ordered[np.argsort(self.partitions, kind="stable")] = values
         return ordered
 
 
@@ -95,8 +95,8 @@ def merge(
         table = take_rows(table, order)
     table = with_column(table, "commit_ts", pa.array(numbers))
     numbers_of, of_rows, counts = np.unique(partitions[order], return_inverse=True, return_counts=True)
-    given = (waiting[number] for number in numbers_of.tolist())
-    rows = [(where, Rows(mine.table.slice(0, count))) for (where, mine), count in zip(given, counts, strict=True)]
+    sources = (waiting[number] for number in numbers_of.tolist())
+    rows = [(where, Rows(own.table.slice(0, count))) for (where, own), count in zip(sources, counts, strict=True)]
     return Merged(table.combine_chunks(), message_ts[order], places and places.subset(order), rows, of_rows)
 
 
@@ -121,8 +121,8 @@ def _ordered(
 ) -> tuple[Longs, Longs]:
     """Gives the order of rows, and their times in it, which never go back.
 
-    Those of one upstream go by their places where these tell the order of all of them; those of several by their times,
-    and so do all where a partition has rows of several.
+    Rows of one upstream go by their places, if these order all of them, else by time.  Rows of several upstreams go by
+    time.  Where a partition has rows of several, all count as one upstream.
     """
     upstreams = places.apart()
     if (np.diff(upstreams) != 0)[np.diff(partitions) == 0].any():
@@ -139,15 +139,14 @@ def _ordered(
 
 
 def _ranks(places: Places, partitions: Longs, times: Longs, began_anew: Sequence[tuple[int, int]]) -> Longs | None:
-    """Numbers rows in the order of their places, which never go back within the partition; None where places do not
-    tell the order of all of them."""
+    """Numbers rows by their places, never going back within a partition; None where places do not order all."""
     if (ranks := places.ranks()) is None:
         return None
     if began_anew:
         ranks = np.unique(ranks, return_inverse=True)[1]
         ranks += len(ranks) * np.sum([times >= first for _, first in began_anew], axis=0)
     bounds = np.flatnonzero(np.diff(partitions)) + 1
-    return np.concatenate([np.maximum.accumulate(mine) for mine in np.split(ranks, bounds)])
+    return np.concatenate([np.maximum.accumulate(part) for part in np.split(ranks, bounds)])
 
 
 def _units(times: Longs, message_ts: Longs, partitions: Longs, offsets: Longs, by_time: Bools) -> Longs:

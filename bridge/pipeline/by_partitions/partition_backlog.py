@@ -25,7 +25,7 @@ from bridge.pipeline.by_partitions.late_changes import AppliedPlaces, are_side_b
 from bridge.pipeline.by_partitions.merge import merge
 from bridge.pipeline.by_partitions.partition_queue import AppliedRow, Bound, PartitionQueue, Stop
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
-from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
+from bridge.pipeline.by_partitions.row_schemas import ColumnEvidence, RowsAhead, UnclearRows
 from bridge.pipeline.order import BadMessage, Starts, control_events
 from bridge.protocols.values.event_time import FILE
 from bridge.rows.gathering import Amount, Longs, divided, partitions_of, position_of, take_rows
@@ -83,13 +83,14 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Barrier:
-    """The earliest schema change that waits.  unclear: its unclear rows, and those of others behind it."""
+    """The earliest schema change that waits.  columns: what columns tell of it.  unclear: its unclear rows, and those
+    of others behind it."""
 
     where: PartitionId
     stop: Stop
     change: SchemaChange
     moment: Moment
-    columns: ColumnsTell | None
+    columns: ColumnEvidence | None
     unclear: Sequence[UnclearRows]
 
     def bounds(self, began_anew: tuple[tuple[int, int], ...]) -> list[Bound]:
@@ -123,8 +124,8 @@ class PartitionBacklog:
         self.settling: int | None = None
         self.unread: set[PartitionId] = set()
         self._stopped: dict[PartitionId, Stop] = {}
-        """The first bad message of each partition, unless a schema change, or what is behind `until`, comes before.
-        Behind it may be a schema change of whatever time, so that no other partition goes on."""
+        """The bad message of each partition that comes before any schema change, and is not behind `until`.  No other
+        partition goes on: a schema change of whatever time may be behind it."""
         self._next_ts = applied_ts
         self.barrier: Barrier | None = None
         self._present: Step | None = None
@@ -146,23 +147,23 @@ class PartitionBacklog:
             self._begin_at(where, 0, PartitionStart(0, 0, 0), now)
         partitions, codes = partitions_of(events)
         order = np.lexsort([events["index"].to_numpy(), events["offset"].to_numpy(), codes])
-        for code, mine in divided(take_rows(events, order), codes[order]):
+        for code, own_events in divided(take_rows(events, order), codes[order]):
             where = partitions[code]
-            fresh = mine.filter(self._is_fresh(where, mine))
-            kept = self._without_quarantined(fresh)
-            self._check_keys(where[0], kept)
+            fresh = own_events.filter(self._is_fresh(where, own_events))
+            remaining = self._without_quarantined(fresh)
+            self._check_keys(where[0], remaining)
             queue = self.queues[where]
-            places = queue.note(mine)
-            dropped += mine.num_rows - fresh.num_rows
-            if queue.append(kept, now, places):
+            places = queue.note(own_events)
+            dropped += own_events.num_rows - fresh.num_rows
+            if queue.append(remaining, now, places):
                 self._counted_as_passed.discard(where)
         for where, end in read.items():
             self.queues[where].read = end
         return dropped
 
     def _check_keys(self, topic: str, events: pa.Table) -> None:
-        """Raises ApplyError for rows of Debezium's connector whose messages have no key, unless their topic has one
-        partition: Kafka's producer gives such a message to any partition (Kafka, BuiltInPartitioner)."""
+        """Raises ApplyError for rows of Debezium's connector without a key in a topic of several partitions.  Kafka's
+        producer gives a message without a key to any partition (Kafka, BuiltInPartitioner)."""
         count = sum(other == topic for other, _ in self.queues)
         if count == 1 or events["place"].null_count == events.num_rows:
             return
@@ -176,8 +177,7 @@ class PartitionBacklog:
             )
 
     def hold_for(self, ends: Mapping[PartitionId, int]) -> None:
-        """Holds rows back for partitions that were not read to their end (`ends`, offsets): no row with a later time
-        than the last one read of such a partition is applied."""
+        """Applies no row that is later than the last one read of a partition that was not read to its end (offset)."""
         self.unread = {where for where, queue in self.queues.items() if queue.read < ends.get(where, 0)}
 
     def _without_quarantined(self, events: pa.Table) -> pa.Table:
@@ -185,9 +185,9 @@ class PartitionBacklog:
         is_bad = pc.equal(events["kind"], int(Kind.BAD))
         if not pc.any(is_bad).as_py():
             return events
-        kept = [bad for bad in control_events(events.filter(is_bad)).bad if not self._on_bad_message.stops(bad)]
-        self._quarantined += [self._on_bad_message.due(bad, self._next_ts) for bad in kept]
-        offsets = pa.array([bad.entry.position.offset for bad in kept], pa.int64())
+        entries = [bad for bad in control_events(events.filter(is_bad)).bad if not self._on_bad_message.stops(bad)]
+        self._quarantined += [self._on_bad_message.due(bad, self._next_ts) for bad in entries]
+        offsets = pa.array([bad.entry.position.offset for bad in entries], pa.int64())
         return events.filter(pc.invert(pc.and_(is_bad, pc.is_in(events["offset"], offsets))))
 
     def floor(self, where: PartitionId) -> int:
@@ -200,7 +200,7 @@ class PartitionBacklog:
         return max(self._start_ts, self._begins.get(where[0], 0))
 
     def _is_fresh(self, where: PartitionId, events: pa.Table) -> pa.BooleanArray:
-        """Tells which events are not in the target.  What may lie behind the beginning is not, by event times."""
+        """Tells which events are not in the target; of event times, which may not be."""
         kinds, times, by_time = (events[name].to_numpy() for name in ("kind", "commit_ts", "by_time"))
         below_begin = latest_beside(times >> TSO_LOGICAL_BITS, 1) < tso_ms(self._begin(where))
         is_below = np.where(by_time, below_begin, times < self.floor(where))
@@ -220,24 +220,24 @@ class PartitionBacklog:
         self._find_barrier(judge)
         going = ((w, q) for w, q in sorted(self.queues.items()) if self._stopped.keys() <= {w})
         rows = [(where, queue.rows_up_to(self._bounds_of(where))) for where, queue in going]
-        rows = [(where, mine) for where, mine in rows if len(mine.times)]
+        rows = [(where, own_rows) for where, own_rows in rows if len(own_rows.times)]
         before = {where: queue.copy() for where, queue in self.queues.items()}
         counted = Counted(EVENT_SCHEMA.empty_table(), np.empty(0, np.int64), 0, {})
         if rows:
             merged = merge(rows, self._next_ts, most, self._began_anew)
             counted = self._counting.among(merged, self._began_anew)
             self._next_ts = int(merged.table["commit_ts"][-1].as_py()) + 1
-            for where, mine in merged.rows:
+            for where, own_rows in merged.rows:
                 queue = self.queues[where]
-                queue.advance(mine.table.num_rows)
-                queue.applied, queue.shown = counted.applied[where], max(queue.shown, int(mine.times.max()))
+                queue.advance(own_rows.table.num_rows)
+                queue.applied, queue.shown = counted.applied[where], max(queue.shown, int(own_rows.times.max()))
         barrier = self.barrier
         changes = self._passed_change()
         if not rows and not changes:
             return None
-        kept, times, repeated, _ = counted
+        rows_due, times, repeated, _ = counted
         passed = barrier if changes else None
-        self._present = Step(kept, self._next_ts, changes, repeated, times, before, passed)
+        self._present = Step(rows_due, self._next_ts, changes, repeated, times, before, passed)
         return self._present
 
     def put_back(self, ahead: RowsAhead) -> None:
@@ -251,7 +251,7 @@ class PartitionBacklog:
     def _bounds_of(self, where: PartitionId) -> list[Bound]:
         unread = [self.queues[slow] for slow in self.unread]
         anew = self._began_anew
-        bounds: list[Bound] = [replace(Moment.at(one.seen, one.places.values()), began_anew=anew) for one in unread]
+        bounds: list[Bound] = [replace(Moment.at(slow.seen, slow.places.values()), began_anew=anew) for slow in unread]
         if self.barrier is not None and self.barrier.where != where:
             bounds += self.barrier.bounds(anew)
         return [*bounds, *self.ahead, Moment.at(self._hard_bound)]
@@ -266,28 +266,27 @@ class PartitionBacklog:
         return self._bound if self.settling is None else min(self._bound, self.settling - 1)
 
     def _find_barrier(self, judge: Judge) -> None:
-        """Finds the earliest of the schema changes that come first in their partitions, and drops those that must not
-        run."""
+        """Finds the earliest schema change that comes first in its partition, and drops those that must not run."""
         limit = [Moment.at(self._hard_bound)]
         while True:
             stops = [(w, stop) for w, queue in sorted(self.queues.items()) if (stop := queue.first_stop(limit))]
             self._stopped = {where: stop for where, stop in stops if stop.is_bad}
-            found = [(w, stop) for w, stop in stops if not stop.is_bad and stop.moment.ts <= self._hard_bound]
-            if not found:
+            changes = [(w, stop) for w, stop in stops if not stop.is_bad and stop.moment.ts <= self._hard_bound]
+            if not changes:
                 self.barrier = None
                 return
-            where, stop = found[in_order([stop.moment for _, stop in found])[0]]
-            all_unclear = [*self._all_unclear(where, stop)]
+            where, stop = changes[in_order([stop.moment for _, stop in changes])[0]]
+            unclear_rows = [*self._all_unclear(where, stop)]
             if self.barrier and (self.barrier.where, self.barrier.stop.event) == (where, stop.event):
-                self.barrier = replace(self.barrier, unclear=all_unclear)
+                self.barrier = replace(self.barrier, unclear=unclear_rows)
                 return
             if (change := judge(stop.schema_change, bool(stop.event["by_time"]))) is not None:
                 moment = replace(stop.moment, began_anew=self._began_anew)
                 tables, unclear = self._repeated_rows.tables_of(change), self._unclear_rows(where, stop)
                 late = self._places.lateness(where, moment, change, tables, self._applied, unclear)
                 change = replace(change, doubt=change.doubt or late)
-                columns = self._columns_tell(where, stop) if stop.event["by_time"] else None
-                self.barrier = Barrier(where, stop, change, stop.moment, columns, all_unclear)
+                columns = self._column_evidence(where, stop) if stop.event["by_time"] else None
+                self.barrier = Barrier(where, stop, change, stop.moment, columns, unclear_rows)
                 return
             self.queues[where].drop(stop)
 
@@ -295,35 +294,35 @@ class PartitionBacklog:
     def _applied(self) -> dict[PartitionId, tuple[AppliedRow, int]]:
         return {where: (queue.applied, queue.shown) for where, queue in self.queues.items()}
 
-    def _columns_tell(self, where: PartitionId, stop: Stop) -> ColumnsTell | None:
+    def _column_evidence(self, where: PartitionId, stop: Stop) -> ColumnEvidence | None:
         """Gives what columns tell of a schema change."""
-        tell = ColumnsTell.of(stop.schema_change, stop.moment)
-        if tell is None:
+        evidence = ColumnEvidence.of(stop.schema_change, stop.moment)
+        if evidence is None:
             return None
-        until = (o.moment.ts for o in self._changes_behind(where, stop) if tell.may_be_undone_by(o.schema_change))
-        return replace(tell, table=self._repeated_rows.target(tell.table), until=min(until, default=tell.until))
+        undoing = (o for o in self._changes_behind(where, stop) if evidence.may_be_undone_by(o.schema_change))
+        until = min((other.moment.ts for other in undoing), default=evidence.until)
+        return replace(evidence, table=self._repeated_rows.target(evidence.table), until=until)
 
     def _changes_behind(self, where: PartitionId, stop: Stop) -> Iterator[Stop]:
         return (other for other in self.queues[where].schema_changes() if other.index > stop.index)
 
     def _unclear_rows(self, where: PartitionId, stop: Stop) -> UnclearRows | None:
         """Gives the rows that may be on either side of a schema change; None where all of them are clear."""
-        change, tell = stop.schema_change, self._columns_tell(where, stop)
-        is_undone = tell is not None and bool(tell.gone) and tell.until <= stop.moment.last
+        change, evidence = stop.schema_change, self._column_evidence(where, stop)
+        is_undone = evidence is not None and bool(evidence.gone) and evidence.until <= stop.moment.last
         unclear = UnclearRows.of(change, self._repeated_rows.tables_of(change), is_undone=is_undone)
         if unclear is None or unclear.sent < 0:
             return unclear
-        same = stop.event["commit_ts"], stop.event["text"]
-        behind = ((other.event["commit_ts"], other.event["text"]) for other in self._changes_behind(where, stop))
-        return replace(unclear, is_repeated=same in behind)
+        event = stop.event["commit_ts"], stop.event["text"]
+        others = ((other.event["commit_ts"], other.event["text"]) for other in self._changes_behind(where, stop))
+        return replace(unclear, is_repeated=event in others)
 
     def _all_unclear(self, where: PartitionId, stop: Stop) -> Iterator[UnclearRows]:
-        """Gives its unclear rows, and those of the next ones of its partition and second: where no place orders them,
-        or, behind a failover, not those of another server."""
-        for one in (stop, *islice(self._changes_behind(where, stop), _MOST_BESIDE)):
-            of_its_second = replace(one, event={**one.event, "commit_ts": stop.event["commit_ts"]})
-            beside = of_its_second if one.event["place"] else one
-            if one.moment.ts <= stop.moment.last and (unclear := self._unclear_rows(where, beside)):
+        """Gives the unclear rows of a schema change, and those of the next ones of its partition and second."""
+        for change in (stop, *islice(self._changes_behind(where, stop), _MOST_BESIDE)):
+            of_its_second = replace(change, event={**change.event, "commit_ts": stop.event["commit_ts"]})
+            beside = of_its_second if change.event["place"] else change
+            if change.moment.ts <= stop.moment.last and (unclear := self._unclear_rows(where, beside)):
                 yield unclear
 
     def _passed_change(self) -> tuple[SchemaChange, ...]:
@@ -337,11 +336,11 @@ class PartitionBacklog:
             change = replace(change, doubt=unclear.reason)
         if not change.doubt and barrier.moment.is_by_sending:
             stops = (stop.schema_change for queue in others for stop in queue.schema_changes())
-            beside = next((one.text[:200] for one in stops if are_side_by_side(change, one)), "")
+            beside = next((other.text[:200] for other in stops if are_side_by_side(change, other)), "")
             change = replace(change, doubt=beside and _SIDE_BY_SIDE.format(beside))
-        midst = [f"{topic}/{partition}" for (topic, partition), one in self.queues.items() if one.ends_in_copies]
-        if midst and not change.doubt:
-            change = replace(change, doubt=_BETWEEN_COPIES.format(midst[0]))
+        in_copies = [where for where, queue in self.queues.items() if queue.ends_in_copies]
+        if in_copies and not change.doubt:
+            change = replace(change, doubt=_BETWEEN_COPIES.format("{}/{}".format(*in_copies[0])))
         queue = self.queues[barrier.where]
         queue.drop(replace(barrier.stop, index=0))
         queue.shown = max(queue.shown, int(barrier.stop.event["commit_ts"]))
@@ -382,14 +381,14 @@ class PartitionBacklog:
         return not is_exact and (queue.head_time or 0) >= barrier.moment.ts
 
     def silent(self, now: float, seconds: float) -> dict[PartitionId, int]:
-        """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read
-        (in the midst of what is sent again, much longer), each with the offset after the last message read."""
+        """Returns the partitions that hold a schema change back and have been idle for `seconds` since it was read.
+        Where a partition ends in copies, it must be idle much longer.  With each, the offset after the last message."""
         if self.barrier is None:
             return {}
         since = self.barrier.stop.arrived
         queues = ((where, self.queues[where]) for where in self.held_by() if not len(self.queues[where]))
         idle = ((w, q, now - max(since, q.arrived)) for w, q in queues)
-        return {w: q.read for w, q, gone in idle if gone >= seconds * (_IN_MIDST_TIMES if q.ends_in_copies else 1)}
+        return {w: q.read for w, q, quiet in idle if quiet >= seconds * (_IN_MIDST_TIMES if q.ends_in_copies else 1)}
 
     def count_as_passed(self, where: PartitionId) -> None:
         """Counts a partition as having passed the schema change that waits, until something is read of it."""
@@ -418,8 +417,10 @@ class PartitionBacklog:
     # --- back to boundaries
 
     def settle(self) -> int | None:
-        """Prepares the change to the order of commit ts, when there is no next step: once every partition has
-        boundaries, rows at or above the next ts are held until all boundaries have reached it; then returns it."""
+        """Prepares the change to the order of commit ts, when there is no next step; returns its ts when all is ready.
+
+        Once every partition has boundaries, rows at or above the next ts are held until all boundaries have reached it.
+        """
         boundaries = [queue.boundary for queue in self.queues.values()]
         if self.ended or not boundaries or not all(boundaries) or self._next_ts > self._bound:
             self.settling = None
@@ -460,8 +461,8 @@ class PartitionBacklog:
 
     def release(self) -> None:
         """Notes that the present step, if there is one, is in the target."""
-        done = self.quarantined
-        self._quarantined = [entry for entry in self._quarantined if entry not in done]
+        entries = self.quarantined
+        self._quarantined = [entry for entry in self._quarantined if entry not in entries]
         step, self._present = self._present, None
         if step is None:
             return

@@ -18,7 +18,7 @@ import structlog
 from bridge.events import EVENT_SCHEMA, Kind, Position
 from bridge.model import PartitionStart, SchemaChange
 from bridge.pipeline.by_partitions.merge import Rows
-from bridge.pipeline.by_partitions.row_schemas import ColumnsTell, RowsAhead, UnclearRows
+from bridge.pipeline.by_partitions.row_schemas import ColumnEvidence, RowsAhead, UnclearRows
 from bridge.rows.gathering import Longs
 from bridge.rows.moments import (
     Moment,
@@ -66,9 +66,8 @@ class Stop:
         return Moment.of_change(self.event["commit_ts"], bool(self.event["by_time"]), self.event["place"])
 
 
-Bound = Moment | RowsAhead | ColumnsTell | UnclearRows
-"""What rows may not pass: a moment, that of a schema change whose columns tell more, rows that wait, or rows of which
-nothing tells whether they may pass."""
+Bound = Moment | RowsAhead | ColumnEvidence | UnclearRows
+"""What rows may not pass."""
 
 
 class AppliedRow(NamedTuple):
@@ -139,7 +138,7 @@ class _Run:
         """
         end = int(self.stops[0]) if len(self.stops) else len(self)
         rows, behind = self.table.slice(0, end), np.zeros(end, np.bool_)
-        for moment, before, from_ in (*columns, *((one, 0, end) for one in bounds if isinstance(one, Moment))):
+        for moment, before, from_ in (*columns, *((bound, 0, end) for bound in bounds if isinstance(bound, Moment))):
             later = moment.is_before(rows, self.places.slice(0, end) if moment.places else None)
             later[max(0, from_) :] = True
             later[: max(0, before)] = False
@@ -178,19 +177,18 @@ class PartitionQueue:
         self._count = 0
 
     def note(self, events: pa.Table) -> Places:
-        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places.  The log says when
-        they begin a snapshot although another one, or the binlog, was read before, and when another server's binlog
-        begins, or one begins anew."""
+        """Notes how far events of a micro-batch (EVENT_SCHEMA, in order) go, and gives their places.  Warns of a
+        snapshot that is not the first of all, of another server's binlog, and of one that begins anew."""
         self.has_rows = self.has_rows or pc.min(events["kind"]).as_py() <= Kind.DELETE
         places, begins_snapshot = Places.of(events["place"]), False
         is_next = are_of_next_server(places.numbers, self._highest)
         if places.numbers:
-            seen = max(self.seen, self.shown)
+            highest = max(self.seen, self.shown)
             for name, numbers in places.numbers.items():
                 if is_of_snapshot(name):  # all rows of a snapshot have its place
-                    told = numbers[numbers >= 0]
-                    begins_snapshot |= bool((told != self._highest.pop(name, told[0])).any())
-            began, goes_back = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, seen)
+                    snapshot_numbers = numbers[numbers >= 0]
+                    begins_snapshot |= bool((snapshot_numbers != self._highest.pop(name, snapshot_numbers[0])).any())
+            began, goes_back = new_beginning(places, events["commit_ts"].to_numpy(), self._highest, highest)
             self.began_anew = began or self.began_anew
             is_next |= goes_back
         self.seen = max(self.seen, pc.max(events["commit_ts"]).as_py() or 0)
@@ -206,9 +204,9 @@ class PartitionQueue:
             log.warning("next_server", partitions=where, fix=_SERVER_FIX)
         return places
 
-    def append(self, events: pa.Table, now: float, noted: Places) -> bool:
-        """Appends events of a micro-batch (EVENT_SCHEMA, in order, with boundaries).  Returns whether any was kept:
-        boundaries are not.  noted: the places of all that were noted, these and others."""
+    def append(self, events: pa.Table, now: float, places: Places) -> bool:
+        """Appends the events of a micro-batch (EVENT_SCHEMA, in order) that are no boundaries; tells whether there were
+        any.  places: as `note` gave them, perhaps of more events."""
         is_boundary = pc.equal(events["kind"], int(Kind.BOUNDARY))
         without_tso = np.flatnonzero(events["by_time"].to_numpy())
         if len(without_tso):
@@ -220,8 +218,8 @@ class PartitionQueue:
         if changes.num_rows == 0:
             return False
         self._runs.append(run := _Run(TableChunk(changes), now))
-        if changes.num_rows == noted.count:
-            run.places = noted
+        if changes.num_rows == places.count:
+            run.places = places
         self._count += changes.num_rows
         self.arrived = now
         return True
@@ -236,8 +234,7 @@ class PartitionQueue:
 
     @property
     def ends_in_copies(self) -> bool:
-        """Whether everything is taken out, and the last row is sent again, without those that came behind it before:
-        the producer was killed."""
+        """Whether the queue is empty behind a copy, so that the producer was killed, and will send more copies."""
         ts, place, _, again = self.applied
         return bool(again) and not len(self) and (not place or is_of_sending(place)) and ts < self.shown
 
@@ -300,8 +297,8 @@ class PartitionQueue:
 
     def has(self, unclear: UnclearRows) -> bool:
         """Tells whether one of these rows waits, before one that was clearly sent behind the schema change."""
-        told = (unclear.come_first_among(run.table) for run in self._runs)
-        return next((found for found in told if found is not None), False)
+        answers = (unclear.come_first_among(run.table) for run in self._runs)
+        return next((answer for answer in answers if answer is not None), False)
 
     def rows_up_to(self, bounds: Sequence[Bound]) -> Rows:
         """Returns the rows before the first stop and before the first row that is behind one of the bounds."""
@@ -341,20 +338,20 @@ class PartitionQueue:
 
     def copy(self) -> PartitionQueue:
         """Returns a copy, of which something may be taken out without changing this one."""
-        other = copy.copy(self)
-        other._runs = self._runs.copy()
-        return other
+        clone = copy.copy(self)
+        clone._runs = self._runs.copy()
+        return clone
 
     def _counted(self, bounds: Sequence[Bound]) -> Iterator[tuple[int, _Run, int]]:
         """Gives each run with the number of events before it, and of its own events up to the bounds."""
         start = 0
-        telling = [bound for bound in bounds if isinstance(bound, ColumnsTell)]
-        columns = [(tell.moment, *tell.bounds(run.table for run in self._runs)) for tell in telling]
+        evidences = [bound for bound in bounds if isinstance(bound, ColumnEvidence)]
+        columns = [(evidence.moment, *evidence.bounds(run.table for run in self._runs)) for evidence in evidences]
         for run in self._runs:
             yield (
                 start,
                 run,
-                run.rows_up_to(bounds, [(one, before - start, from_ - start) for one, before, from_ in columns]),
+                run.rows_up_to(bounds, [(moment, before - start, from_ - start) for moment, before, from_ in columns]),
             )
             start += len(run)
 

@@ -1,8 +1,8 @@
 """Finds row changes that the producer has sent again from before a schema change that ran.
 
-They must not be applied again, since the schema change does not run again behind them.  A row is such a one when its
-partition has shown it before, and it is older than the last schema change of its table: by its place, where that is
-comparable, otherwise by its commit ts or event time.  One that is older and comes for the first time stops the bridge.
+They must not be applied again, since the schema change does not run again behind them.  Such a row is older than the
+last schema change of its table, and its partition has shown it before.  Its place tells its age, or else its time.  An
+older row that comes for the first time stops the bridge.
 
 Where messages tell files and positions (Debezium's connector) or GTIDs (official Canal), whatever is not behind the
 last row of its partition in the target was sent again, and is left out.
@@ -27,7 +27,7 @@ from bridge.filters.routes import Routes
 from bridge.model import SchemaChange, TableName
 from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow, PartitionQueue
-from bridge.pipeline.by_partitions.row_schemas import classified
+from bridge.pipeline.by_partitions.row_schemas import classify_cached
 from bridge.protocols.values.event_time import BATCH_BITS, FILE, GTID, POSITION_BITS, SENT
 from bridge.rows.gathering import Bools, Longs, distinct, position_of
 from bridge.rows.moments import Places, coordinates_of, is_of_sending, is_of_snapshot, latest_beside, names_of
@@ -48,83 +48,82 @@ _UNCOMPRESSED: Final = f"set it OFF upstream, or read the topic of transactions;
 log = structlog.get_logger()
 
 
-def followed(rows: Rows, applied: AppliedRow, seen: Callable[[], Longs]) -> tuple[Bools, Bools, AppliedRow]:
-    """Follows rows of a partition through the binlog behind the last one in the target: tells which are sent again, by
-    their places, and which of these are left out; gives the last one that names its place and is no copy.
+def follow_binlog(rows: Rows, applied: AppliedRow, highs: Callable[[], Longs]) -> tuple[Bools, Bools, AppliedRow]:
+    """Follows rows of a partition through the binlog, behind the last one in the target.
 
-    seen: gives for each row the highest time (TSO) that its partition had shown before its message.
+    Gives the copies by their places, those of them that are left out, and the last row with a place that is no copy.
+    highs: gives for each row the highest time (TSO) of its partition before its message.
     """
-    places, none = rows.table["place"], np.zeros(len(rows.times), np.bool_)
-    if places.null_count == len(none):
-        return none, none, applied
+    places, no_rows = rows.table["place"], np.zeros(len(rows.times), np.bool_)
+    if places.null_count == len(no_rows):
+        return no_rows, no_rows, applied
     if not is_of_sending(applied.place) and not _go_on(rows, applied):
-        copies, gone, last = _followed(rows, applied, seen())
+        copies, drops, last = _follow_row_by_row(rows, applied, highs())
         if copies.any():
-            return copies, gone, last
+            return copies, drops, last
     at = int(np.flatnonzero(places.is_valid().to_numpy())[-1])
     place, ts = places[at].as_py(), int(rows.times[at])
     if is_of_sending(place):
-        return none, none, AppliedRow(ts, place, again=int(come_after_restart(rows, applied, seen())[at]))
+        return no_rows, no_rows, AppliedRow(ts, place, again=int(come_after_restart(rows, applied, highs())[at]))
     index = rows.table["index"][at].as_py() if FILE in place else 0
-    same = index or pc.sum(pc.equal(places, place)).as_py() + (applied.rows if place == applied.place else 0)
-    return none, none, AppliedRow(ts, place, same)
+    count = index or pc.sum(pc.equal(places, place)).as_py() + (applied.rows if place == applied.place else 0)
+    return no_rows, no_rows, AppliedRow(ts, place, count)
 
 
 def _go_on(rows: Rows, applied: AppliedRow) -> bool:
-    """Tells whether rows of a partition surely follow the last one in the target, and each the one before it."""
-    some = rows.table.filter(rows.table["place"].is_valid()) if rows.table["place"].null_count else rows.table
-    told, indexes = some["place"].combine_chunks(), some["index"].to_numpy()
-    rises = np.asarray(pc.greater(told[1:], told[:-1])) | (
-        np.asarray(pc.equal(told[1:], told[:-1])) & ((indexes[1:] > indexes[:-1]) | (indexes[1:] == 0))
+    """Tells whether each row of a partition surely follows the one before it, the first the last in the target."""
+    placed_rows = rows.table.filter(rows.table["place"].is_valid()) if rows.table["place"].null_count else rows.table
+    places, indexes = placed_rows["place"].combine_chunks(), placed_rows["index"].to_numpy()
+    rises = np.asarray(pc.greater(places[1:], places[:-1])) | (
+        np.asarray(pc.equal(places[1:], places[:-1])) & ((indexes[1:] > indexes[:-1]) | (indexes[1:] == 0))
     )
-    first = told[0].as_py()
+    first = places[0].as_py()
     is_next = first > applied.place or (first == applied.place and not 0 < indexes[0] <= applied.rows)
     is_alike = not applied.place or names_of(first) == names_of(applied.place)
     return bool(rises.all()) and is_next and is_alike and not applied.again
 
 
-UNTOLD: Final = -1
+NO_VERDICT: Final = -1
 """A row of which its place does not tell whether it comes for the first time."""
-SENT_AGAIN: Final = -2
+REPEATED: Final = -2
 MAY_UNDO: Final = -4
-"""One that is applied all the same, as it follows one of another server that may have been sent again."""
-OF_THE_LAST: Final = -3
-"""A row of the very last transaction in the target, of which as many are there: it is sent again if a schema change
-that ran is behind it."""
+"""A copy that is applied all the same: it follows a row of another server that may be a copy."""
+OF_LAST: Final = -3
+"""A row of the last transaction in the target: a copy if a schema change that ran is behind it."""
 
 
-def told_by_place(rows: Rows, queue: PartitionQueue, copies: Bools, gone: Bools) -> Longs:
-    """Tells of each row of a partition whether it comes for the first time, by its place: gives 0 where it does, or the
-    time (TSO) of the last row where the binlog is known to have begun anew (RESET MASTER); else SENT_AGAIN, MAY_UNDO,
-    OF_THE_LAST or UNTOLD.
+def place_verdicts(rows: Rows, queue: PartitionQueue, copies: Bools, drops: Bools) -> Longs:
+    """Tells by its place whether each row of a partition comes for the first time.
 
-    queue: what was taken out before.  copies, gone: which of them `followed` found, and which it leaves out.
+    0 if it does; where the binlog began anew (RESET MASTER), the time (TSO) of the last row instead.  Else REPEATED,
+    MAY_UNDO, OF_LAST or NO_VERDICT.
+    queue: what was taken out before.  copies, drops: as `follow_binlog` gives them.
     """
     applied, since = queue.applied, queue.applied.ts if queue.began_anew else 0
-    told = np.full(len(rows.times), UNTOLD if queue.shown else 0)
+    verdicts = np.full(len(rows.times), NO_VERDICT if queue.shown else 0)
     if applied.place and not is_of_sending(applied.place):
         _, behind = Places.of(rows.table["place"]).compared(applied.place, rows.times < applied.ts)
         is_same = pc.fill_null(pc.equal(rows.table["place"], applied.place), False).to_numpy()
         index = rows.table["index"].to_numpy()
         is_more = np.where(index > 0, index, np.cumsum(is_same)) > applied.rows
-        told[is_same & ~is_more] = OF_THE_LAST
-        told[behind | (is_same & is_more & (applied.rows > 0))] = since
-    told[copies] = np.where(gone, SENT_AGAIN, MAY_UNDO)[copies]
-    return told
+        verdicts[is_same & ~is_more] = OF_LAST
+        verdicts[behind | (is_same & is_more & (applied.rows > 0))] = since
+    verdicts[copies] = np.where(drops, REPEATED, MAY_UNDO)[copies]
+    return verdicts
 
 
-def seen_before(rows: Rows, shown: int) -> Longs:
+def highs_before(rows: Rows, shown: int) -> Longs:
     """Gives for each row the highest time of its partition before the row's message.  shown: before all of them."""
     rising = np.maximum.accumulate(np.concatenate([[shown], rows.times]))
-    seen: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
-    return seen
+    highs: Longs = rising[np.searchsorted(rows.offsets, rows.offsets, "left")]
+    return highs
 
 
-def come_after_restart(rows: Rows, before: AppliedRow, seen: Longs) -> Bools:
-    """Tells which rows of a partition come behind a restart of Canal, and may be sent again: batches are numbered anew,
-    and no row behind the restart has had a time that the partition had not shown before it.
+def come_after_restart(rows: Rows, before: AppliedRow, highs: Longs) -> Bools:
+    """Tells which rows of a partition come behind a restart of Canal, and may be sent again.
 
-    before: the last row before them; its `again` is 1 where it was such a row.  seen: as in `followed`.
+    At a restart the numbers of batches begin anew.  The first row with a new highest time ends the doubt.
+    before: the last row before them; its `again` is 1 where it was such a row.  highs: as in `follow_binlog`.
     """
     numbers = Places.of(rows.table["place"]).numbers.get(SENT)
     if numbers is None:
@@ -133,77 +132,78 @@ def come_after_restart(rows: Rows, before: AppliedRow, seen: Longs) -> Bools:
     first = coordinates_of(before.place)[SENT] & ((1 << BATCH_BITS) - 1) if is_of_sending(before.place) else batches[0]
     is_anew = batches < np.concatenate([[first], batches[:-1]])
     anew = np.maximum.accumulate(np.where(is_anew, at, before.again - 1))
-    newer = np.maximum.accumulate(np.where(rows.times > seen, at, -1))
-    found: Bools = anew > newer
-    return found
+    newer = np.maximum.accumulate(np.where(rows.times > highs, at, -1))
+    may_repeat: Bools = anew > newer
+    return may_repeat
 
 
-def _followed(rows: Rows, applied: AppliedRow, seen: Longs) -> tuple[Bools, Bools, AppliedRow]:
-    """Tells which rows are copies, which of these are left out, and the last one that is none, row by row.
+def _follow_row_by_row(rows: Rows, applied: AppliedRow, highs: Longs) -> tuple[Bools, Bools, AppliedRow]:
+    """Does what `follow_binlog` says, row by row.
 
-    Rows of one place are those of one event, or of one transaction.  Where messages tell the rows of an event apart,
-    they are copies up to the last of them in the target; otherwise only behind others that are before them, and only as
-    many as there were.  What has a later time, or what GTIDs put behind all before it, is no copy.  Behind a failover,
-    a row of another server that is not dated later may be sent again, and is applied: so is what follows it, which may
-    undo it, unless its table has no key.
+    A row at a lower place than the last is a copy, unless its time is later, or GTIDs put it behind all before it.
+    Rows of one place are of one event, or of one transaction.  Where messages number the rows of an event, the number
+    decides; otherwise as many are copies as were there, and only behind a row of a lower place.
+    Copies are left out.  Behind a failover, they are applied, as they may undo what another server's rows have done;
+    rows without a key are left out there, too.
     """
     copies = np.zeros(len(rows.times), np.bool_)
     marks = coordinates_of(applied.place) if applied.place else {}
     places, indexes = rows.table["place"], rows.table["index"].to_numpy()
     content = rows.table.select(["kind", "schema", "table", "before", "after"])
-    last_row, last, told = -1, applied, Places.of(places)
-    may_be_copies = (rows.times <= seen) & (_sides(told, marks, GTID) < 1)
-    followed_by = {name: numbers for name, numbers in told.numbers.items() if name.startswith(FILE)}
-    if not followed_by and (told.numbers or marks):
-        followed_by, marks = {"": _gtid_ranks(told.numbers, marks, may_be_copies)}, {"": _MARK} if marks else {}
-    for name, numbers in followed_by.items():
-        highest, mine, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
+    last_row, last, coordinates = -1, applied, Places.of(places)
+    may_be_copies = (rows.times <= highs) & (_sides(coordinates, marks, GTID) < 1)
+    by_name = {name: numbers for name, numbers in coordinates.numbers.items() if name.startswith(FILE)}
+    if not by_name and (coordinates.numbers or marks):
+        by_name = {"": _gtid_ranks(coordinates.numbers, marks, may_be_copies)}
+        marks = {"": _MARK} if marks else {}
+    for name, numbers in by_name.items():
+        highest, own, newest = marks.get(name, -1), applied if name in marks else NO_ROW, -1
         of_place = dict[int, int]()  # the first row of each index at the highest place; of rows in the target, a copy
         for row in np.flatnonzero(numbers >= 0).tolist():
             number, may_be_copy = int(numbers[row]), bool(may_be_copies[row])
             index = int(indexes[row]) if name.startswith(FILE) else 0
             if may_be_copy and number < highest:
                 copies[row] = True
-                mine = mine._replace(again=mine.rows)
+                own = own._replace(again=own.rows)
             elif may_be_copy and number == highest and index:
-                copies[row], first = index <= mine.rows, of_place.setdefault(index, row)
+                copies[row], first = index <= own.rows, of_place.setdefault(index, row)
                 is_new = number != marks.get(name) if first == row else content.slice(first, 1) != content.slice(row, 1)
                 if copies[row] and is_new:
                     what = "this row has another one's place in the binlog, as with binlog_transaction_compression=ON"
                     raise SourceError(what, where=str(position_of(rows.table, row)), fix=_UNCOMPRESSED)
-                mine = mine if copies[row] else AppliedRow(int(rows.times[row]), places[row].as_py(), index)
+                own = own if copies[row] else AppliedRow(int(rows.times[row]), places[row].as_py(), index)
                 newest = newest if copies[row] else row
-            elif may_be_copy and number == highest and mine.again:
+            elif may_be_copy and number == highest and own.again:
                 copies[row] = True
-                mine = mine._replace(again=mine.again - 1)
+                own = own._replace(again=own.again - 1)
             else:
-                same = index or (mine.rows if number == highest else 0) + 1
+                count = index or (own.rows if number == highest else 0) + 1
                 highest, newest, of_place = number, row, {index: row}
-                mine = AppliedRow(int(rows.times[row]), places[row].as_py(), same)
+                own = AppliedRow(int(rows.times[row]), places[row].as_py(), count)
         if newest > last_row or (last_row < 0 and name in marks):
-            last_row, last = newest, mine
+            last_row, last = newest, own
     is_keyless = pc.fill_null(pc.equal(rows.table["key"], NO_PRIMARY_KEY), False).to_numpy()
-    gone = copies & (is_keyless | ~np.logical_or.accumulate(are_of_other_server(rows, applied, seen)))
-    return copies, gone, last
+    drops = copies & (is_keyless | ~np.logical_or.accumulate(are_of_other_server(rows, applied, highs)))
+    return copies, drops, last
 
 
-def are_of_other_server(rows: Rows, applied: AppliedRow, seen: Longs) -> Bools:
-    """Tells which rows, of those that their partition may have shown, are of another server's binlog than the last one
-    in the target.  Behind a row that is surely new its server is the last one.  seen: as in `followed`."""
+def are_of_other_server(rows: Rows, applied: AppliedRow, highs: Longs) -> Bools:
+    """Tells which rows that their partition may have shown are of another server's binlog than the row before them.
+    That is the last row in the target, or a later one that is surely new.  highs: as in `follow_binlog`."""
     marks, places = coordinates_of(applied.place) if applied.place else {}, Places.of(rows.table["place"])
     gtids, files = _sides(places, marks, GTID), _sides(places, marks, FILE)
-    found: Bools = (gtids * files == -1) | (gtids == 0) & (abs(_sides(places, marks, FILE, POSITION_BITS)) == 1)
+    is_other: Bools = (gtids * files == -1) | (gtids == 0) & (abs(_sides(places, marks, FILE, POSITION_BITS)) == 1)
     readers = {name.partition("/")[0] for name in marks if name.startswith(FILE) and not is_of_snapshot(name)}
     for name, numbers in places.numbers.items():
-        is_its, is_last = numbers >= 0, np.logical_or.accumulate((numbers >= 0) & (rows.times > seen))
-        found |= is_its & ~is_last & (name not in marks) & (name.partition("/")[0] in readers)
-    found &= rows.times <= seen
-    return found
+        is_its, is_last = numbers >= 0, np.logical_or.accumulate((numbers >= 0) & (rows.times > highs))
+        is_other |= is_its & ~is_last & (name not in marks) & (name.partition("/")[0] in readers)
+    is_other &= rows.times <= highs
+    return is_other
 
 
 def _sides(places: Places, marks: Mapping[str, int], kind: str, bits: int = 0) -> Longs:
-    """Compares each row with the highest coordinate of the same name before it, of a kind and without its last bits:
-    -1 where it is lower, 0 equal, 1 higher, -2 where there is none.  marks: of the row before them."""
+    """Compares each row with the highest coordinate of the same name before it: -1 lower, 0 equal, 1 higher, -2 none.
+    Looks only at coordinates of a kind, without their last bits.  marks: of the row before them."""
     sides = np.full(places.count, -2)
     for name, numbers in places.numbers.items():
         before = np.maximum.accumulate(np.append(marks.get(name, -1), numbers[:-1]))
@@ -213,18 +213,18 @@ def _sides(places: Places, marks: Mapping[str, int], kind: str, bits: int = 0) -
 
 
 def _gtid_ranks(numbers: Mapping[str, Longs], marks: Mapping[str, int], may_be_copies: Bools) -> Longs:
-    """Gives numbers that ascend with the sets of GTIDs of the rows of a partition, beginning at _MARK with the set that
-    is in the target (marks), and are less for a part of the last set; -1 where nothing tells."""
+    """Gives numbers that ascend with the sets of GTIDs of a partition's rows; -1 where nothing tells.  The set in the
+    target (marks) is _MARK.  A part of the last set has a lower number."""
     names = sorted(numbers.keys() | marks.keys())
     count, rank, last = len(may_be_copies), _MARK, tuple(marks.get(name, -1) for name in names)
     ranks = np.full(count, -1)
     sets = zip(*(numbers[name].tolist() if name in numbers else [-1] * count for name in names), strict=True)
-    for row, found in enumerate(() if SENT in names else sets):
-        if max(found) >= 0:
-            is_part = all(number <= other for number, other in zip(found, last, strict=True))
-            if found != last and not (is_part and may_be_copies[row]):
-                last, rank = found, rank + 2
-            ranks[row] = rank - (found != last)
+    for row, gtids in enumerate(() if SENT in names else sets):
+        if max(gtids) >= 0:
+            is_part = all(number <= highest for number, highest in zip(gtids, last, strict=True))
+            if gtids != last and not (is_part and may_be_copies[row]):
+                last, rank = gtids, rank + 2
+            ranks[row] = rank - (gtids != last)
     return ranks
 
 
@@ -248,53 +248,55 @@ class RepeatedRows:
         self._since: int | None = None
         self._newest = 0
         self._last: dict[tuple[_RowsOf, bool], SchemaChange] = {}
-        """The last of each table; apart from the others (True) that which may have taken rows or values away."""
-        self._named: set[str] = set()
+        """The last schema change of each table; by True, the last that may have taken rows or values away."""
+        self._warned_ids: set[str] = set()
 
     def note_change(self) -> None:
         """Notes that a schema change is about to run, which is on record before the next rows are asked about."""
         self._since = None
 
-    def among(self, rows: pa.Table, times: Longs, seen: Callable[[], Longs], told: Callable[[], Longs]) -> Bools | None:
-        """Tells which rows are sent again from before a schema change; None when none can be.  Raises SourceError at a
-        row that comes for the first time from before one that may have taken rows or values away.
+    def among(
+        self, rows: pa.Table, times: Longs, highs: Callable[[], Longs], verdicts: Callable[[], Longs]
+    ) -> Bools | None:
+        """Tells which rows are sent again from before a schema change; None when none can be.
 
+        Raises SourceError at a row that comes for the first time from before one that may take rows or values away.
         rows: row changes (EVENT_SCHEMA), at least one.  times: their commit ts or event times (TSO), whatever stands in
-        the table.  seen: gives for each row the highest time that its partition had shown when the last
-        schema change ran.  told: gives what places tell of each (`told_by_place`).
+        the table.  highs: gives for each row the highest time of its partition when the last schema change ran.
+        verdicts: gives `place_verdicts`.
         """
         lowest = int(times.min()) - _LONGEST_WAIT
         self._look_back_to(ms_tso(tso_ms(lowest) // _SECOND_MS * _SECOND_MS))
         early = np.flatnonzero(times <= self._newest + _LONGEST_WAIT)
         if not self._newest or not len(early):
             return None
-        some, found = rows.take(pa.array(early)).combine_chunks(), np.zeros(rows.num_rows, np.bool_)
-        found[early] = self._older(some, times[early], seen()[early], told()[early])
-        return found
+        early_rows, is_repeated = rows.take(pa.array(early)).combine_chunks(), np.zeros(rows.num_rows, np.bool_)
+        is_repeated[early] = self._older(early_rows, times[early], highs()[early], verdicts()[early])
+        return is_repeated
 
-    def _older(self, rows: pa.Table, times: Longs, seen: Longs, told: Longs) -> Bools:
-        found = np.zeros(rows.num_rows, np.bool_)
+    def _older(self, rows: pa.Table, times: Longs, highs: Longs, verdicts: Longs) -> Bools:
+        is_repeated = np.zeros(rows.num_rows, np.bool_)
         for name, numbers in _by_table(rows):
             for change, takes in self._changes_of(name):
-                some = rows.take(pa.array(numbers))
-                older, first = is_older(some, times[numbers], seen[numbers], told[numbers], change)
+                table_rows = rows.take(pa.array(numbers))
+                older, first = is_older(table_rows, times[numbers], highs[numbers], verdicts[numbers], change)
                 if takes and first.any():
                     at = int(numbers[first.argmax()])
                     raise before_change(str(position_of(rows, at)), change.text)
                 if older.any():
-                    self._tell(name, change)
-                found[numbers] |= older
-        return found
+                    self._warn(name, change)
+                is_repeated[numbers] |= older
+        return is_repeated
 
     def _changes_of(self, name: _RowsOf) -> Iterable[tuple[SchemaChange, bool]]:
-        whose = (name, name._replace(table=_ALL_TABLES, shard=""), name._replace(schema=_ANY_DATABASE, shard=""))
-        for one, takes in product(map(_folded, whose), (False, True)):
-            if (change := self._last.get((one, takes))) is not None:
+        owners = (name, name._replace(table=_ALL_TABLES, shard=""), name._replace(schema=_ANY_DATABASE, shard=""))
+        for owner, takes in product(map(_folded, owners), (False, True)):
+            if (change := self._last.get((owner, takes))) is not None:
                 yield change, takes
 
-    def _tell(self, name: _RowsOf, change: SchemaChange) -> None:
-        if change.id not in self._named:
-            self._named.add(change.id)
+    def _warn(self, name: _RowsOf, change: SchemaChange) -> None:
+        if change.id not in self._warned_ids:
+            self._warned_ids.add(change.id)
             log.warning(
                 "rows_sent_again", table=f"{name.schema}.{name.table}", older_than=change.text[:200], id=change.id
             )
@@ -304,10 +306,10 @@ class RepeatedRows:
             return
         self._since, self._last = since, {}
         for change in self._changes_between(since, _END):
-            is_told = change.place and not is_of_sending(change.place)  # else a copy may come behind later ones
+            is_in_order = change.place and not is_of_sending(change.place)  # else a copy may come behind later ones
             for name in self._rows_of(change):
                 last = self._last.setdefault((_folded(name), _may_take(change)), change)
-                if is_told or change.commit_ts > last.commit_ts:
+                if is_in_order or change.commit_ts > last.commit_ts:
                     self._last[_folded(name), _may_take(change)] = change
         self._newest = max((change.commit_ts for change in self._last.values()), default=0)
 
@@ -323,20 +325,19 @@ class RepeatedRows:
 
     def _rows_of(self, change: SchemaChange) -> Iterable[_RowsOf]:
         """Gives the names by which events call the rows of the tables that a schema change touches."""
-        found = classified(change.text, change.schema)
-        known = found.classified if isinstance(found, Refused) else found
-        if known is None:
+        classification = classify_cached(change.text, change.schema)
+        statement = classification.classified if isinstance(classification, Refused) else classification
+        if statement is None:
             return
-        if known.database and not self._routes.merges_database(known.database):
-            yield _RowsOf(self._routes.whole_database(known.database) or known.database, _ALL_TABLES)
-        for name in known.tables:
+        if statement.database and not self._routes.merges_database(statement.database):
+            yield _RowsOf(self._routes.whole_database(statement.database) or statement.database, _ALL_TABLES)
+        for name in statement.tables:
             target = self._routes.target(name) if name.schema else name
             yield _RowsOf(*target, str(name) if self._routes.merges(name) else "")
 
 
 def before_change(where: str, text: str = "") -> SourceError:
-    """The error of a row that is from before a schema change that ran, and comes for the first time; or that was sent
-    again behind a failover, so that nothing tells on which side of one of its second it is."""
+    """The error of a row from before a schema change that ran, which comes for the first time, or may."""
     return SourceError(
         f"this row is from before a schema change that has run already{text and f' ({text[:200]})'}, or may be: the"
         " sender was killed before it had sent it, and away for longer than stream.idle_seconds; or it was sent again"
@@ -351,17 +352,16 @@ _TAKES_NOTHING: Final = frozenset({ChangeClass.ADD_COLUMN, ChangeClass.ADD_INDEX
 
 def _may_take(change: SchemaChange) -> bool:
     """Whether a row from before a schema change may not be applied behind it."""
-    found = classified(change.text, change.schema)
-    return isinstance(found, Refused) or not _TAKES_NOTHING.issuperset(found.classes)
+    statement = classify_cached(change.text, change.schema)
+    return isinstance(statement, Refused) or not _TAKES_NOTHING.issuperset(statement.classes)
 
 
-def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: SchemaChange) -> tuple[Bools, Bools]:
-    """Tells which rows are sent again from before a schema change that ran; and which are from before it, and come for
-    the first time, or of which nothing tells on which side they are.  As of `RepeatedRows.among`.
+def is_older(rows: pa.Table, times: Longs, highs: Longs, verdicts: Longs, change: SchemaChange) -> tuple[Bools, Bools]:
+    """Tells which rows are copies from before a schema change; and which older ones are new, or may be on either side.
 
-    Rows of the millisecond of the schema change, which may be a whole second, count as older by time only if it takes
-    something and their partition had shown a later one; rows of a later time that are older by their place, if it takes
-    something and their partition had shown their time.
+    The parameters are those of `RepeatedRows.among`.  Two kinds count as copies only if the schema change may take
+    something: rows of its own millisecond, or second, whose partition had shown a later time; and rows of a later time
+    whose place is before it, if their partition had shown that time.
     """
     millis, at = times >> TSO_LOGICAL_BITS, tso_ms(change.commit_ts)
     by_time = rows["by_time"].to_numpy(zero_copy_only=False)
@@ -373,16 +373,18 @@ def is_older(rows: pa.Table, times: Longs, seen: Longs, told: Longs, change: Sch
         by_place, behind = places.compared(change.place, times < change.commit_ts, of_change=True)
         is_clear |= by_place & (millis == at)
         older = np.where(by_place, ~behind, older)
-    shown = np.where(by_time, seen >> TSO_LOGICAL_BITS, seen)
-    mine = np.where(by_time, latest_beside(millis, shown), times)
-    is_first = np.where(by_place & (told >= 0), is_clear | (told <= change.commit_ts), is_clear & (mine > shown))
-    is_again = (told == SENT_AGAIN) | (told == MAY_UNDO) | (by_place & (told == OF_THE_LAST))
-    is_unclear = (told == MAY_UNDO) & ~is_clear & ~by_place
+    shown = np.where(by_time, highs >> TSO_LOGICAL_BITS, highs)
+    latest_ts = np.where(by_time, latest_beside(millis, shown), times)
+    is_first = np.where(
+        by_place & (verdicts >= 0), is_clear | (verdicts <= change.commit_ts), is_clear & (latest_ts > shown)
+    )
+    is_again = (verdicts == REPEATED) | (verdicts == MAY_UNDO) | (by_place & (verdicts == OF_LAST))
+    is_unclear = (verdicts == MAY_UNDO) & ~is_clear & ~by_place
     is_first = older & np.where(is_again, is_unclear, is_first)
     takes = _may_take(change)
-    was_shown = np.where(is_clear | (by_place & takes), mine <= shown, (mine < shown) & takes)
-    found: Bools = older & ~is_first & (is_again | was_shown)
-    return found, is_first
+    was_shown = np.where(is_clear | (by_place & takes), latest_ts <= shown, (latest_ts < shown) & takes)
+    is_repeated: Bools = older & ~is_first & (is_again | was_shown)
+    return is_repeated, is_first
 
 
 def _folded(name: _RowsOf) -> _RowsOf:

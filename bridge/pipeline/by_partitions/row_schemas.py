@@ -1,9 +1,9 @@
-"""Tells by rows on which side of a schema change they are, where neither places nor times do.  Pure.
+"""Tells on which side of a schema change rows are, where neither places nor times do.  Pure.
 
-Official Canal without GTIDs dates a schema change by the second in which it began.  While one waits that drops or adds
-a column, rows of its table show by their columns whether they are before it (`ColumnsTell`).  A row with a column that
-the target lacks is behind the schema change that adds it (`RowsAhead`).  When Canal sent a message tells more, but for
-what it sent in one millisecond, in one batch to two topics, or again (`UnclearRows`).
+Official Canal without GTIDs dates a schema change by the second in which it began.  Where it drops or adds a column,
+rows of its table show by their columns on which side they are (`ColumnEvidence`).  A row with a column that the target
+lacks is behind the schema change that adds it (`RowsAhead`).  Otherwise the time at which Canal sent the messages
+decides.  What it sent in one millisecond, in one batch to two topics, or again, stays unclear (`UnclearRows`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from bridge.rows.moments import (
 from bridge.tso import TSO_LOGICAL_BITS, ms_tso
 
 _NEVER: Final = 1 << 62
-classified: Final = lru_cache(maxsize=1024)(classify)  # each schema change is asked about for each partition
+classify_cached: Final = lru_cache(maxsize=1024)(classify)  # each schema change is asked about for each partition
 _OF_NO_COLUMN: Final = frozenset({StatementKind.TRUNCATE_TABLE, StatementKind.CREATE_INDEX, StatementKind.DROP_INDEX})
 
 
@@ -58,14 +58,14 @@ class RowsAhead:
 
     def is_made_by(self, change: SchemaChange) -> bool:
         """Tells whether a schema change of its table makes what the target lacks."""
-        known = classified(change.text, change.schema)
-        if not isinstance(known, Classified) or not self.columns or known.kind is not StatementKind.ALTER_TABLE:
-            return isinstance(known, Classified)
-        return not self.columns.isdisjoint(column_names_in(change.text, known).given)
+        statement = classify_cached(change.text, change.schema)
+        if not isinstance(statement, Classified) or not self.columns or statement.kind is not StatementKind.ALTER_TABLE:
+            return isinstance(statement, Classified)
+        return not self.columns.isdisjoint(column_names_in(change.text, statement).given)
 
 
 @dataclass(frozen=True)
-class ColumnsTell:
+class ColumnEvidence:
     """A schema change that takes columns away or makes some: a row shows on which side of it it is.
 
     table: in lower case, at first as upstream.
@@ -81,34 +81,33 @@ class ColumnsTell:
     until: int = _NEVER
 
     @classmethod
-    def of(cls, change: SchemaChange, moment: Moment) -> ColumnsTell | None:
-        """Gives what columns tell of a schema change; None where they tell nothing, and where its place, or a time that
-        is exact, tells what is behind it."""
-        known = classified(change.text, change.schema)
-        is_told = (moment.places and not moment.is_by_sending) or not is_whole_second(moment.ts)
-        if is_told or not isinstance(known, Classified) or known.kind is not StatementKind.ALTER_TABLE:
+    def of(cls, change: SchemaChange, moment: Moment) -> ColumnEvidence | None:
+        """Gives what columns tell of a schema change; None where its place or an exact time decides, or they tell
+        nothing."""
+        statement = classify_cached(change.text, change.schema)
+        is_decided = (moment.places and not moment.is_by_sending) or not is_whole_second(moment.ts)
+        if is_decided or not isinstance(statement, Classified) or statement.kind is not StatementKind.ALTER_TABLE:
             return None
-        names = column_names_in(change.text, known)
+        names = column_names_in(change.text, statement)
         gone, come = frozenset(names.gone), frozenset(names.given - names.dropped)
-        return cls(known.tables[0].folded, gone, come, moment) if gone or come else None
+        return cls(statement.tables[0].folded, gone, come, moment) if gone or come else None
 
     def may_be_undone_by(self, change: SchemaChange) -> bool:
         """Tells whether a column of such a name may come or go with a later schema change."""
-        known = classified(change.text, change.schema)
-        if not isinstance(known, Classified) or self.table not in (name.folded for name in known.tables):
+        statement = classify_cached(change.text, change.schema)
+        if not isinstance(statement, Classified) or self.table not in (name.folded for name in statement.tables):
             return False
-        if known.kind is not StatementKind.ALTER_TABLE or ChangeClass.RENAME_TABLE in known.classes:
-            return known.kind not in _OF_NO_COLUMN
-        names = column_names_in(change.text, known)
+        if statement.kind is not StatementKind.ALTER_TABLE or ChangeClass.RENAME_TABLE in statement.classes:
+            return statement.kind not in _OF_NO_COLUMN
+        names = column_names_in(change.text, statement)
         return not (self.gone.isdisjoint(names.given) and self.come.isdisjoint(names.gone))
 
     def bounds(self, runs: Iterable[pa.Table]) -> tuple[int, int]:
         """Tells how many events of a partition (EVENT_SCHEMA, in order, in parts) are surely before the schema change,
         and from which one on all are behind it.
 
-        The first row of the table with a column that comes is behind it, and so is the first without one that goes,
-        unless a row that has it comes later; rows of the table before that one are before it.  Where none is behind it,
-        those with a column that goes are before it.  A delete may hold the key alone: what it lacks tells nothing.
+        The last row with a dropped column is before it.  Behind it are the first row with a new column, and the first
+        without a dropped one behind all that have it; a delete may hold the key alone, and tells nothing by its lack.
         """
         before = of_table = start = 0
         first, first_of_table = _NEVER, 0
@@ -131,21 +130,21 @@ class ColumnsTell:
         return (before, _NEVER) if first == _NEVER else (max(before, first_of_table), first)
 
 
-def _first(found: Bools) -> int:
-    return int(found.argmax()) if found.any() else len(found)
+def _first(is_match: Bools) -> int:
+    return int(is_match.argmax()) if is_match.any() else len(is_match)
 
 
-def _last(found: Bools, start: int, otherwise: int) -> int:
-    places = np.flatnonzero(found)
+def _last(is_match: Bools, start: int, otherwise: int) -> int:
+    places = np.flatnonzero(is_match)
     return start + int(places[-1]) + 1 if len(places) else otherwise
 
 
 def rows_of(table: TableName, events: pa.Table) -> Bools:
     """Tells which events (EVENT_SCHEMA) are rows of a table.  table: in lower case."""
     is_row: Bools = events["kind"].to_numpy() <= int(Kind.DELETE)
-    for name, wanted in (("schema", table.schema), ("table", table.table)):
+    for name, value in (("schema", table.schema), ("table", table.table)):
         if is_row.any():
-            is_row &= pc.equal(pc.utf8_lower(events[name]), wanted).to_numpy()
+            is_row &= pc.equal(pc.utf8_lower(events[name]), value).to_numpy()
     return is_row
 
 
@@ -170,11 +169,10 @@ _DECIDED_BY_ORDER: Final = frozenset(
         ChangeClass.TABLE_CHARSET,
     }
 )
-"""What takes rows away, gives them another name, or lets two rows have what one of them had: no error tells that a row
-came on the wrong side of it."""
+"""Where no error tells that a row came on the wrong side: rows go, get another name, or may be alike from then on."""
 _COMPARES: Final = re.compile(r"\b(?:COLLATE|CHARSET|CHARACTER\s+SET|BINARY)\b", re.IGNORECASE)
 """In the new definition of a column, says that its values, of which a key may consist, are compared otherwise."""
-_UNTOLD: Final = (
+_UNCLEAR: Final = (
     "nothing tells whether rows of {} that were written beside it, by another server or in another partition, come"
     " before or behind it: it is dated by the second in which it began. They would be applied behind it: where they"
     " came before, compare the table with the upstream afterwards. One partition always tells it, and but for a"
@@ -206,14 +204,14 @@ class UnclearRows:
     ) -> UnclearRows | None:
         """Gives those of a schema change of these tables (None: of any); None where its time is in milliseconds, or no
         row depends on it.  is_undone: whether a later one of its second makes a column again that it takes away."""
-        known = classified(change.text, change.schema)
-        if not isinstance(known, Classified) or not (change.place or is_whole_second(change.commit_ts)):
+        statement = classify_cached(change.text, change.schema)
+        if not isinstance(statement, Classified) or not (change.place or is_whole_second(change.commit_ts)):
             return None
-        if known.kind is StatementKind.ALTER_TABLE and not is_undone:
-            columns = column_names_in(change.text, known)
+        if statement.kind is StatementKind.ALTER_TABLE and not is_undone:
+            columns = column_names_in(change.text, statement)
             is_undone = not columns.freed.isdisjoint(columns.given)
-        compares = ChangeClass.MODIFY_COLUMN in known.classes and _COMPARES.search(change.text)
-        if not is_undone and not compares and _DECIDED_BY_ORDER.isdisjoint(known.classes):
+        compares = ChangeClass.MODIFY_COLUMN in statement.classes and _COMPARES.search(change.text)
+        if not is_undone and not compares and _DECIDED_BY_ORDER.isdisjoint(statement.classes):
             return None
         names, topic = frozenset(TableName(*name) for name in tables or ()), change.read_at.topic
         if not is_of_sending(change.place):
@@ -223,27 +221,27 @@ class UnclearRows:
     @property
     def reason(self) -> str:
         """Why nothing tells on which side of the schema change they are, for people."""
-        return _UNTOLD.format(", ".join(sorted(map(str, self.tables))) or "any table")
+        return _UNCLEAR.format(", ".join(sorted(map(str, self.tables))) or "any table")
 
     def among(self, events: pa.Table) -> Bools:
         """Tells which events (EVENT_SCHEMA) are such rows."""
-        found = np.full(events.num_rows, not self.tables)
+        is_match = np.full(events.num_rows, not self.tables)
         for table in self.tables:
-            found |= rows_of(table, events)
-        if not found.any():
-            return found
+            is_match |= rows_of(table, events)
+        if not is_match.any():
+            return is_match
         if self.place:
-            return found & are_of_another_server(events, self.ts, self.place)
+            return is_match & are_of_another_server(events, self.ts, self.place)
         times, is_other = events["commit_ts"].to_numpy(), events["topic"].to_numpy(zero_copy_only=False) != self.topic
         if self.sent >= 0:
-            return found & self._are_unclear(times, _sendings(events), is_other)
+            return is_match & self._are_unclear(times, _sendings(events), is_other)
         last = np.where((times >> TSO_LOGICAL_BITS) % 1000 == 0, self.ts + _NEAR, self.ts + _SECOND - 1)
-        found &= events["by_time"].to_numpy(zero_copy_only=False) & (times >= self.ts) & (times <= last)
-        return found
+        is_match &= events["by_time"].to_numpy(zero_copy_only=False) & (times >= self.ts) & (times <= last)
+        return is_match
 
     def come_first_among(self, events: pa.Table) -> bool | None:
-        """Tells whether one of these rows comes among events of a partition, in order, before one that was clearly sent
-        later; None where there is neither."""
+        """Tells whether one of these rows comes before the first row that was clearly sent later; None for neither.
+        events: of a partition, in order."""
         times, numbers = events["commit_ts"].to_numpy(), _sendings(events)
         is_sure, is_later = compared_by_sending(numbers, self.sent)
         is_clear = is_sure & is_later & (times > self.ts + (_NEAR if self.is_repeated else 0)) & (numbers >= 0)
@@ -267,8 +265,8 @@ class UnclearRows:
         is_near = (times >= self.ts) & (times <= self.ts + _NEAR)
         is_untold = ~is_sure | (is_other_topic & self._are_of_batch(numbers)) | (is_later & self.is_repeated)
         is_contrary = is_sure & is_later & (times < self.ts) & (times >= self.ts - _NEAR)
-        found: Bools = (numbers >= 0) & (is_contrary | (is_untold & is_near))
-        return found
+        is_match: Bools = (numbers >= 0) & (is_contrary | (is_untold & is_near))
+        return is_match
 
     def _are_of_batch(self, numbers: Longs) -> Bools:
         """Tells which sendings are of the schema change's batch; another run of Canal may have one of that number."""

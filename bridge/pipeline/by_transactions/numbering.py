@@ -12,7 +12,7 @@ import pyarrow as pa
 from bridge.events import Kind
 from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_transactions.reached import Place, Reached, is_of_snapshot
-from bridge.pipeline.by_transactions.told_rows import ToldRows
+from bridge.pipeline.by_transactions.transaction_rows import PlacedRows
 from bridge.protocols.debezium.transactions import TransactionMark
 from bridge.protocols.values.event_time import NUMBER_DIGITS
 from bridge.rows.gathering import Longs, masked, partitions_of, take_rows, with_column
@@ -94,7 +94,7 @@ class DueRows:
     end: the number behind all of it; at first, the first number (TSO).
     """
 
-    def __init__(self, waiting: ToldRows, reached: Reached, start_ts: int, end: int, topic: str) -> None:
+    def __init__(self, waiting: PlacedRows, reached: Reached, start_ts: int, end: int, topic: str) -> None:
         self._waiting, self._reached, self._start_ts, self.end, self._topic = waiting, reached, start_ts, end, topic
         self._at, self._numbers, self._starts = [_NONE], [_NONE], [_NONE]
         self.changes: list[SchemaChange] = []
@@ -131,10 +131,10 @@ class DueRows:
             start = behind
 
     def _add_transactions(self, ends: Sequence[End], numbers: Sequence[int]) -> None:
-        found, times = self._waiting.transactions, np.array([end.ts for end in ends])
+        transactions, times = self._waiting.transactions, np.array([end.ts for end in ends])
         ids, is_due = [end.id for end in ends], times >= self._start_ts
         counts = np.zeros(len(ends), np.int64)
-        at, counts[is_due] = found.distinct(np.array([found.ids[id_] for id_ in ids])[is_due])
+        at, counts[is_due] = transactions.distinct(np.array([transactions.ids[id_] for id_ in ids])[is_due])
         sizes = np.maximum(counts, 1)
         before = np.cumsum(sizes) - sizes
         starts = before + np.maximum.accumulate(np.maximum(times - before, self.end))
@@ -148,18 +148,18 @@ class DueRows:
     def _add_loose(self, at: Longs, number: int) -> None:
         if self._waiting.is_of_first_snapshot[at[0]]:
             self._reached.place = self._reached.place._replace(last=number)
-        part = self._waiting.table.select(["topic", "partition", "offset", "commit_ts"]).take(pa.array(at))
-        order = np.lexsort([part[name].to_numpy() for name in ("offset", "partition")])
-        part, at = part.take(pa.array(order)), at[order]
-        times = part["commit_ts"].to_numpy()
+        rows = self._waiting.table.select(["topic", "partition", "offset", "commit_ts"]).take(pa.array(at))
+        order = np.lexsort([rows[name].to_numpy() for name in ("offset", "partition")])
+        rows, at = rows.take(pa.array(order)), at[order]
+        times = rows["commit_ts"].to_numpy()
         ts = max(self.end, int(times.min()))
         own = np.arange(ts, ts + len(at))
         self._at.append(at[times >= self._start_ts])
         self._numbers.append(own[times >= self._start_ts])
         self._starts.append(own)
-        partitions, codes = partitions_of(part)
-        ends = part["offset"].to_numpy() + 1
-        self.marks += [Mark(one, own[codes == code], ends[codes == code]) for code, one in enumerate(partitions)]
+        partitions, codes = partitions_of(rows)
+        ends = rows["offset"].to_numpy() + 1
+        self.marks += [Mark(where, own[codes == code], ends[codes == code]) for code, where in enumerate(partitions)]
         self.end = ts + len(at)
 
     @property

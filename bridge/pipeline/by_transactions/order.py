@@ -63,10 +63,10 @@ class TransactionOrder(BoundaryOrder):
             replace(config, rows_of=self._window, on_bad_message=on_bad_message, boundary_seconds=None),
             counts,
         )
-        told = [start.place for start in progress.positions.values() if start.place]
+        places = [start.place for start in progress.positions.values() if start.place]
         self._topic, self._idle, self._grace_seconds = topic, config.idle, config.grace_seconds
         self._changes_between = changes_between
-        self._place = Place.read(told[0]) if told else NOWHERE
+        self._place = Place.read(places[0]) if places else NOWHERE
         self._loose_ends = {where: start.read for where, start in starts.items()}
         next_ts, start_ts, ends = progress.applied_ts, progress.start_ts, dict(self._loose_ends)
         snapshot, reached = Snapshot(changes_between(0, _ALWAYS)), Reached(self._place)
@@ -79,8 +79,8 @@ class TransactionOrder(BoundaryOrder):
         self._starts: Longs = np.empty(0, np.int64)
         self._batch = 0
         self._settled = 0
-        self._asked: tuple[int, Mapping[PartitionId, int]] | None = None
-        self._below = self._told_below = -1.0
+        self._ends_to_reach: tuple[int, Mapping[PartitionId, int]] | None = None
+        self._below = self._rowless_below = -1.0
         self._with_rows: set[PartitionId] = {topic}
         self._came_at = self._blocked_since = config.clock()
         self._later_end_at = math.inf
@@ -93,59 +93,63 @@ class TransactionOrder(BoundaryOrder):
         self._batch += 1
         self._read.update({where: max(end, self._read.get(where, 0)) for where, end in batch.read.items()})
         kinds = batch.events["kind"].to_numpy()
-        is_told = (kinds <= int(Kind.SCHEMA_CHANGE)) | (kinds == int(Kind.TRANSACTION))
+        for_queue = (kinds <= int(Kind.SCHEMA_CHANGE)) | (kinds == int(Kind.TRANSACTION))
         if len(kinds):
             self._came_at = self._clock()
             has_row = (kinds <= int(Kind.DELETE)) | (kinds == int(Kind.TRANSACTION))
             self._with_rows.update(next_offsets(masked(batch.events, has_row)))
-        repeated, passed = self._queue.take(masked(batch.events, is_told), self._batch, self._clock())
+        repeated, passed = self._queue.take(masked(batch.events, for_queue), self._batch, self._clock())
         self._counts.repeated += repeated
-        late = tuple(change for one in passed if (change := self._judged(one)) is not None)
+        late = tuple(change for change in map(self._judge_late, passed) if change is not None)
         self._settle()
-        self._hand_on(masked(batch.events, ~is_told), late)
+        self._hand_on(masked(batch.events, ~for_queue), late)
 
-    def _judged(self, change: SchemaChange) -> SchemaChange | None:
+    def _judge_late(self, change: SchemaChange) -> SchemaChange | None:
         """Gives a schema change whose place is passed, for the operator; None for one that the connector sent again."""
         place = _of_any_server(change.place)
-        for one in self._changes_between(0, _ALWAYS):
-            is_truncation = "TRUNCATE" in one.text.upper() and "TRUNCATE" in change.text.upper()
-            if _of_any_server(one.place) == place and (one.statement_hash == change.statement_hash or is_truncation):
+        for earlier in self._changes_between(0, _ALWAYS):
+            is_truncation = "TRUNCATE" in earlier.text.upper() and "TRUNCATE" in change.text.upper()
+            is_same = is_truncation or earlier.statement_hash == change.statement_hash
+            if is_same and _of_any_server(earlier.place) == place:
                 return None
         return replace(change, doubt=_LATE)
 
     def _settle(self) -> None:
-        """Asks where partitions end now, and notes how far all of them were read: what the connector had sent before an
-        END came is there then, and was read where its partition was read to its end, or beyond the END's place."""
+        """Asks where partitions end now, and notes how far all of them were read.
+
+        What the connector sent before an END is in Kafka then.  It was read where its partition was read to this end,
+        or beyond the END's place.
+        """
         ends = {} if self._ended else self._idle.ends(list(self._read))
         if ends is None:
-            self._below = self._told_below = -1.0
+            self._below = self._rowless_below = -1.0
             return
         unread = {where for where, end in ends.items() if self._read.get(where, 0) < end} - {self._topic}
         passed = {where: float(self._queue.passed.get(where, -1)) for where in unread}
         self._below = min(passed.values(), default=math.inf)
-        self._told_below = min((passed[where] for where in unread - self._with_rows), default=math.inf)
-        batch, asked = self._asked or (self._batch, ends)
-        if self._ended or all(self._read.get(where, 0) >= end for where, end in asked.items()):
-            self._settled, self._asked = batch, None
+        self._rowless_below = min((passed[where] for where in unread - self._with_rows), default=math.inf)
+        batch, ends_to_reach = self._ends_to_reach or (self._batch, ends)
+        if self._ended or all(self._read.get(where, 0) >= end for where, end in ends_to_reach.items()):
+            self._settled, self._ends_to_reach = batch, None
         else:
-            self._asked = batch, asked
+            self._ends_to_reach = batch, ends_to_reach
 
-    def _hand_on(self, others: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
+    def _hand_on(self, rest: pa.Table, late: tuple[SchemaChange, ...] = ()) -> None:
         """Gives what is due to the order of commit ts, and the events that are no rows, schema changes or marks."""
         now, next_ts = self._clock(), self._queue.next_ts
         is_idle = self._ended or (self._settled == self._batch and now - self._came_at >= self._idle.seconds)
         # before what is due: a process that dies in between reads none again that stands before one that ran
         late = tuple(replace(change, commit_ts=self._queue.next_ts + number) for number, change in enumerate(late))
         self._queue.next_ts += len(late)
-        until = self._below, self._told_below
+        until = self._below, self._rowless_below
         due = self._queue.due(self._settled, now, *until, is_idle=is_idle, is_end=self._ended)
         if is_idle and self._queue.is_empty:  # an interrupted step may have ended later
             self._queue.next_ts = max(self._queue.next_ts, self._begun_ts)
         self._keep(due)
-        self._note_given_up()
+        self._note_shortages()
         self._note_blocked(now)
         firsts = self._queue.first_offsets()
-        control = control_events(others)
+        control = control_events(rest)
         self._take_in(
             {where: firsts.get(where, end) for where, end in self._read.items()},
             RowChanges.here(due.rows),
@@ -153,12 +157,12 @@ class TransactionOrder(BoundaryOrder):
                 control,
                 boundaries=dict.fromkeys(self._read, self._queue.next_ts),
                 changes=(*late, *due.changes),
-                bad=tuple(self._explained(bad, next_ts) for bad in control.bad),
+                bad=tuple(self._with_explanation(bad, next_ts) for bad in control.bad),
             ),
         )
 
-    def _explained(self, bad: BadMessage, next_ts: int) -> BadMessage:
-        """Says of a message that cannot be decoded what else it means, and behind what it stops or is quarantined."""
+    def _with_explanation(self, bad: BadMessage, next_ts: int) -> BadMessage:
+        """Adds to a message that cannot be decoded what it means for its transaction, and where it stands."""
         entry = bad.entry
         if entry.code != Code.SCHEMA_CHANGE:
             entry = replace(entry, reason=f"{entry.reason}; {_COUNTS}")
@@ -173,15 +177,15 @@ class TransactionOrder(BoundaryOrder):
             behind = int(np.searchsorted(self._starts, self._begun_ts))
             self._begun_ts = int(self._starts[behind]) if behind < len(self._starts) else due.end
 
-    def _note_given_up(self) -> None:
-        for lacks, rows in self._queue.given_up:
+    def _note_shortages(self) -> None:
+        for lacks, rows in self._queue.shortages:
             self._counts.late += rows
             log.warning(
                 "transaction_incomplete",
                 why=lacks,
                 fix="when the bridge has gone on, run bridge verify --against upstream",
             )
-        self._queue.given_up.clear()
+        self._queue.shortages.clear()
 
     def _note_blocked(self, now: float) -> None:
         """Notes what the first transaction that is not whole lacks.
@@ -222,30 +226,30 @@ class TransactionOrder(BoundaryOrder):
 
     # --- what is due
 
-    def _window(self, some: Iterable[RowChanges], low: int, high: int) -> RowChanges:
-        return replace(RowChanges.joined(some, low, high), starts=self._starts)
+    def _window(self, parts: Iterable[RowChanges], low: int, high: int) -> RowChanges:
+        return replace(RowChanges.joined(parts, low, high), starts=self._starts)
 
     coming = Order.coming  # what is due depends on what all partitions have
 
     @property
     def _complete_ts(self) -> int:
-        """The resolved ts of the frontier; with `until` at most the end of the transaction in whose midst that is."""
+        """The resolved ts of the frontier, at most the end of the transaction in which `until` lies."""
         resolved: int = self._frontier.resolved_ts
         if self._until is None or self._until >= resolved:
             return resolved
         behind = int(np.searchsorted(self._starts, self._until, "left"))
         first_behind = int(self._starts[behind]) if behind < len(self._starts) else resolved
-        waiting = [one.rows.between(0, first_behind).table for one in self._backlog.batches]
+        waiting = [batch.rows.between(0, first_behind).table for batch in self._backlog.batches]
         last = max((int(rows["commit_ts"][-1].as_py()) for rows in waiting if rows.num_rows), default=-1)
         return max(self._until, min(first_behind, last + 1))
 
     # --- what a restart needs
 
     def advance_to(self, high: int, end: int, changes: tuple[SchemaChange, ...] = ()) -> Advance:
-        """Every partition's start has the place that is reached, and as `read` the offset before which all its rows of
-        no transaction are in the target."""
+        """Adds to each partition's start the place that is reached, and as `read` the offset before which all its rows
+        of no transaction are in the target."""
         step = super().advance_to(high, end, changes)
-        place, ends = self._reached(high)
+        place, ends = self._place_at(high)
         text = place.text()
         positions: dict[PartitionId, PartitionStart] = {
             where: start._replace(place=text, read=max(start.offset, ends.get(where, 0)))
@@ -253,11 +257,11 @@ class TransactionOrder(BoundaryOrder):
         }
         return replace(step, positions=positions)
 
-    def _reached(self, high: int) -> tuple[Place, dict[PartitionId, int]]:
+    def _place_at(self, high: int) -> tuple[Place, dict[PartitionId, int]]:
         place, ends = self._place, dict(self._loose_ends)
-        for one in self._places:
-            if count := int(np.searchsorted(one.behind, high, "right")):
-                place = one.place(count - 1)
+        for reaching in self._places:
+            if count := int(np.searchsorted(reaching.behind, high, "right")):
+                place = reaching.place(count - 1)
         for where, numbers, behind in self._marks:
             count = int(np.searchsorted(numbers, high, "left"))
             ends[where] = int(behind[:count].max(initial=ends.get(where, 0)))
@@ -265,9 +269,9 @@ class TransactionOrder(BoundaryOrder):
 
     def moved(self, step: Advance) -> None:
         """Notes that a transaction was committed."""
-        self._place, self._loose_ends = self._reached(step.new_ts)
+        self._place, self._loose_ends = self._place_at(step.new_ts)
         super().moved(step)
-        self._places = [one for one in self._places if one.behind[-1] > step.new_ts]
+        self._places = [reaching for reaching in self._places if reaching.behind[-1] > step.new_ts]
         self._marks = [mark for mark in self._marks if mark.numbers[-1] >= step.new_ts]
         self._starts = self._starts[max(0, int(np.searchsorted(self._starts, step.new_ts, "left")) - 1) :]
 

@@ -28,13 +28,13 @@ def lacks(upstream: Target, server_id: str, gtids: Sequence[str]) -> str:
     MariaDB, "gtid_binlog_state").  Raises UnansweredError when it does not answer."""
     try:
         with closing(upstream.connect(autocommit=True)) as session:
-            ((found,),) = session.rows("SELECT @@GLOBAL.server_id")
-            if str(found) != server_id:
-                return f"{upstream} is server {found}, which is not the one that the messages come from"
+            ((server,),) = session.rows("SELECT @@GLOBAL.server_id")
+            if str(server) != server_id:
+                return f"{upstream} is server {server}, which is not the one that the messages come from"
             if ":" in gtids[0]:
-                wanted = ",".join(":1-".join(gtid.rsplit(":", 1)) for gtid in gtids)
-                ((has_all,),) = session.rows("SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (wanted,))
-                missing = [] if has_all else [wanted]
+                gtid_set = ",".join(":1-".join(gtid.rsplit(":", 1)) for gtid in gtids)
+                ((has_all,),) = session.rows("SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (gtid_set,))
+                missing = [] if has_all else [gtid_set]
             else:
                 ((state,),) = session.rows("SELECT CONCAT(@@GLOBAL.gtid_binlog_state, ',', @@GLOBAL.gtid_slave_pos)")
                 missing = _missing(gtids, state.split(","))
@@ -51,7 +51,7 @@ def lacks(upstream: Target, server_id: str, gtids: Sequence[str]) -> str:
 
 def _missing(gtids: Sequence[str], state: Sequence[str]) -> list[str]:
     """Gives those of MariaDB's GTIDs (domain-server-number) whose domain and server have no such number in a state."""
-    split = [one.rsplit("-", 1) for one in state if one]
+    split = [entry.rsplit("-", 1) for entry in state if entry]
     return [
         gtid
         for gtid, (of, number) in zip(gtids, (gtid.rsplit("-", 1) for gtid in gtids), strict=True)
@@ -77,13 +77,13 @@ class Place(NamedTuple):
 
     def text(self) -> str:
         """Writes it as progress keeps it."""
-        return "\n".join("\t".join(one) if isinstance(one, tuple) else str(one) for one in self)
+        return "\n".join("\t".join(field) if isinstance(field, tuple) else str(field) for field in self)
 
     @classmethod
     def read(cls, text: str) -> Place:
         """Reads what `text` wrote."""
         server, number, last, id_, transactions, changes, before = text.split("\n")
-        of_rows, of_changes = (tuple(filter(None, one.split("\t"))) for one in (transactions, changes))
+        of_rows, of_changes = (tuple(filter(None, field.split("\t"))) for field in (transactions, changes))
         return cls(server, int(number), int(last), id_, of_rows, of_changes, before)
 
 
@@ -93,19 +93,19 @@ NOWHERE: Final = Place("", -1, -1, "")
 class Reached:
     """The last transaction that is in the target or was due, of all and of each server.
 
-    gone: transactions of which rows came again after they were due.
+    repeated: transactions of which rows came again after they were due.
     """
 
     def __init__(self, place: Place) -> None:
         self.place = place
-        self.gone: set[str] = set()
+        self.repeated: set[str] = set()
         # the ids of `place` by what stands before their numbers: to look through them took twice as long (measured)
         self._transactions = {id_[:-NUMBER_DIGITS]: id_ for id_ in self.place.transactions}
         self._changes = {id_[:-NUMBER_DIGITS]: id_ for id_ in self.place.changes}
 
     def _last(self, id_: str, *, is_change: bool) -> str:
-        """Gives the last id with which an id compares, "" for none: of transactions alone for that of one, since a
-        schema change may have run before rows that a connector then sends."""
+        """Gives the last id with which an id compares, "" for none.  The id of a transaction compares with transactions
+        alone: a schema change may run before rows that come later."""
         head = id_[:-NUMBER_DIGITS]
         last = self._transactions.get(head, "")
         return max(last, self._changes.get(head, "")) if is_change else last
@@ -126,12 +126,12 @@ class Reached:
         numbers: their files and positions.  server: who has committed them, where there was a failover before.
         """
         self._check(ids, topic)
-        was, head, others = self.place, ids[0][:-NUMBER_DIGITS], dict(self._transactions)
-        before = was.before if server != was.server else ""
+        former, head, last_ids = self.place, ids[0][:-NUMBER_DIGITS], dict(self._transactions)
+        before = former.before if server != former.server else ""
 
         def place(at: int) -> Place:
-            transactions = tuple(({**others, head: ids[at]} if head else others).values())
-            return Place(was.server, numbers[at], numbers[at], ids[at], transactions, was.changes, before)
+            transactions = tuple(({**last_ids, head: ids[at]} if head else last_ids).values())
+            return Place(former.server, numbers[at], numbers[at], ids[at], transactions, former.changes, before)
 
         if head:
             self._transactions[head] = ids[-1]
@@ -140,14 +140,14 @@ class Reached:
 
     def _check(self, ids: Sequence[str], topic: str) -> None:
         if has_gtid(ids[0]):  # the rows of CREATE TABLE ... SELECT have the GTID of the statement
-            for one, other in pairwise([self._last(ids[0], is_change=ids[0] not in self.place.changes), *ids]):
-                if other <= one:
-                    raise other_binlog(f"{plain_id(other)} lies behind {plain_id(one)} there", topic)
+            for earlier, id_ in pairwise([self._last(ids[0], is_change=ids[0] not in self.place.changes), *ids]):
+                if id_ <= earlier:
+                    raise other_binlog(f"{plain_id(id_)} lies behind {plain_id(earlier)} there", topic)
 
     def is_past(self, id_: str, *, is_change: bool = False) -> bool:
         """Tells whether a transaction was due; of one whose id does not compare with that of the last, by its rows."""
         is_last = id_ == self.place.id not in self.place.changes
-        return is_last or id_ <= self._last(id_, is_change=is_change) or id_ in self.gone
+        return is_last or id_ <= self._last(id_, is_change=is_change) or id_ in self.repeated
 
     def begin_at(self, server: str) -> None:
         """Notes whose binlog is read at first."""
@@ -166,22 +166,22 @@ class Reached:
     def contradiction(self, server: str, id_: str, number: int, last: int, *, is_change: bool = False) -> str:
         """Tells why a place is not of the binlog that was read before; "" when it may be, or was due.
 
-        A replica has the same GTIDs at places of its own: there a GTID is behind what was due, and the place is not, or
-        the other way round.  number: the file and position.  last: those of what was due.
+        In another server's binlog, GTIDs and places are in another order.  number: the file and position.  last: those
+        of what was due.
         """
         if self.is_again(server, id_, is_change=is_change):
             return ""
         if self.is_foreign(server):
             return f"{server} has committed {plain_id(id_)}, and what was read before {self.place.server}"
-        known = self._last(id_, is_change=is_change)
-        if known and has_gtid(id_) and (id_ > known) != (number > last):
-            return f"{plain_id(id_)} and {plain_id(known)} are in another order in the binlog"
+        last_id = self._last(id_, is_change=is_change)
+        if last_id and has_gtid(id_) and (id_ > last_id) != (number > last):
+            return f"{plain_id(id_)} and {plain_id(last_id)} are in another order in the binlog"
         return ""
 
     def is_behind(self, id_: str) -> int:
         """Tells whether a GTID is behind what was due, by 1 or 0; -1 where that cannot be told."""
-        known = self._last(id_, is_change=False)
-        return int(id_ > known) if known and has_gtid(id_) else -1
+        last_id = self._last(id_, is_change=False)
+        return int(id_ > last_id) if last_id and has_gtid(id_) else -1
 
     def go_over(self, server: str, lacks: Lacks, why: str, topic: str) -> None:
         """Goes over to the binlog of another server, where places begin anew.  Raises SourceError when it may lack a
@@ -189,7 +189,7 @@ class Reached:
         lasts = [*self.place.transactions, *self.place.changes]
         lack = "nothing was read before"
         if lasts and all(map(has_gtid, lasts)):
-            lack = lacks(server.rpartition("/")[2], [plain_id(one) for one in lasts])
+            lack = lacks(server.rpartition("/")[2], [plain_id(gtid) for gtid in lasts])
         if lack:
             raise other_binlog(f"{why}; {lack}", topic)
         self.place = self.place._replace(server=server, number=-1, last=-1, before=self.place.server)
@@ -222,9 +222,9 @@ class Snapshot:
     """
 
     def __init__(self, changes: Iterable[SchemaChange] = ()) -> None:
-        told = [one for one in changes if f"/{SNAPSHOT_SERVER}\n" in one.place]
-        self._number = int(told[-1].place.split("\n")[2]) if told else None
-        self._positions = {one.statement_hash: one.position for one in told}
+        statements = [change for change in changes if f"/{SNAPSHOT_SERVER}\n" in change.place]
+        self._number = int(statements[-1].place.split("\n")[2]) if statements else None
+        self._positions = {change.statement_hash: change.position for change in statements}
 
     def check(self, number: int, reached: Place, position: str) -> None:
         """Raises SourceError for a place of another snapshot.

@@ -1,9 +1,9 @@
 """Decides which transactions are whole, and numbers what is due (internals, decision 17).
 
-A transaction is due when all rows that its END counts have been read, and all transactions before it in the topic of
-transactions are due.  Rows at or below the last one that was due, by file and position in the binlog, are copies.  Rows
-of snapshots and schema changes are of no transaction: their places order them between two.  Behind a failover, what
-cannot be of the binlog before is in doubt, and waits with all behind it until the new server was asked.
+A transaction is due when all rows that its END counts have been read, and all transactions before it in their topic are
+due.  Rows at or before the last place in the binlog that was due are copies.  Rows of snapshots and schema changes
+belong to no transaction: their places put them between two.  What cannot be of the same binlog, as behind a failover,
+waits with all behind it until the new server was asked.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bridge.model import PartitionId, SchemaChange
 from bridge.pipeline.by_partitions.repeated_rows import before_change
 from bridge.pipeline.by_transactions.numbering import DueRows, End, Statement
 from bridge.pipeline.by_transactions.reached import Lacks, Reached, Snapshot, has_gtid, other_binlog
-from bridge.pipeline.by_transactions.told_rows import ToldRows, Transactions, missing_rows
+from bridge.pipeline.by_transactions.transaction_rows import PlacedRows, Transactions, missing_rows
 from bridge.protocols.debezium.transactions import NO_TRANSACTION, TransactionMark, plain_id
 from bridge.protocols.values.event_time import LAST_POSITION, NUMBER_DIGITS, POSITION_BITS
 from bridge.rows.gathering import Amount, Bools, Longs, partitions_of
@@ -50,7 +50,7 @@ class TransactionQueue:
     next_ts: the first number that is free (TSO).
     loose_ends: for each partition, the offset before which all rows of no transaction are in the target.
     incomplete: ids of transactions that are due without the rows that they lack.
-    given_up: what these lack, and how many rows, where one became due.
+    shortages: what these lack, and how many rows, where one became due.
     passed: for each partition the last place in the binlog of a row or schema change that was read.
     most: how much of the rows waits in memory; more are moved to the disk.
     end_at: when the last END came that is no copy of one that was due (the clock's seconds).
@@ -65,14 +65,14 @@ class TransactionQueue:
     start_ts: int = 0
     incomplete: Collection[str] = ()
     snapshot: Snapshot = field(default_factory=Snapshot)
-    given_up: list[tuple[str, int]] = field(default_factory=list)
+    shortages: list[tuple[str, int]] = field(default_factory=list)
     passed: dict[PartitionId, int] = field(default_factory=dict)
     most: Amount = MOST_IN_MEMORY
     lacks: Lacks | None = None
     end_at: float = -math.inf
     reason: str = ""
     is_short: bool = False
-    _rows: ToldRows = field(default_factory=lambda: ToldRows.of(EVENT_SCHEMA.empty_table()))
+    _rows: PlacedRows = field(default_factory=lambda: PlacedRows.of(EVENT_SCHEMA.empty_table()))
     _ends: dict[str, End] = field(default_factory=dict)
     _begun: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Of transactions without an END: the offset of the first BEGIN, and how many there were."""
@@ -100,8 +100,8 @@ class TransactionQueue:
     def first_offsets(self) -> dict[PartitionId, int]:
         """Gives for each partition the offset of the first message that waits, where one does."""
         firsts = self._rows.firsts()
-        for one in self._statements:
-            where, offset = one.read_at[:2], one.read_at.offset
+        for statement in self._statements:
+            where, offset = statement.read_at[:2], statement.read_at.offset
             firsts[where] = min(offset, firsts.get(where, offset))
         marks = [*(end.first_offset for end in self._ends.values()), *(first for first, _ in self._begun.values())]
         if marks:
@@ -130,21 +130,21 @@ class TransactionQueue:
                 fix="give the topics of one connector only; the topic of transactions has one partition",
             )
         columns = (marks[name].to_pylist() for name in ("offset", "commit_ts"))
-        told = sorted(zip(*columns, TransactionMark.read(marks["text"].to_pylist()), strict=True))
-        for offset, ts, mark in told:
+        in_order = sorted(zip(*columns, TransactionMark.read(marks["text"].to_pylist()), strict=True))
+        for offset, ts, mark in in_order:
             self._take_mark(mark, offset, ts, batch, now)
 
     def _take_mark(self, mark: TransactionMark, offset: int, ts: int, batch: int, now: float) -> None:
-        is_known, is_past = mark.id in self._ends, self.reached.is_past(mark.id)
+        has_end, is_past = mark.id in self._ends, self.reached.is_past(mark.id)
         first, times = self._begun.pop(mark.id, (offset, 0))
         if not mark.is_end:
-            if not (is_known or is_past):
+            if not (has_end or is_past):
                 self._begun[mark.id] = (first, times + 1)
             return
         self.end_at = self.end_at if is_past else now
         if mark.id in self.reached.place.transactions:
             return
-        if not is_known:
+        if not has_end:
             not_before = now + DOUBT_SECONDS if times > 1 else None
             self._ends[mark.id] = End(mark.id, [mark], ts, batch, not_before, first, times > 0)
         elif not (end := self._ends[mark.id]).counts_all:
@@ -161,27 +161,27 @@ class TransactionQueue:
             if place is None:
                 raise _unplaced(position)
             change, where = SchemaChange(ts, schema, table, text, position, place), (topic, partition)
-            one = Statement(change)
-            self.passed[where] = max(one.number, self.passed.get(where, -1))
+            item = Statement(change)
+            self.passed[where] = max(item.number, self.passed.get(where, -1))
             if offset < self.loose_ends.get(where, 0):
                 continue
-            if one.is_of_snapshot:
-                self.snapshot.check(one.number, self.reached.place, position)
+            if item.is_of_snapshot:
+                self.snapshot.check(item.number, self.reached.place, position)
                 self.snapshot.check_statement(change)
-            self.reached.begin_at(one.server)
+            self.reached.begin_at(item.server)
             last, why = self.reached.place.number, ""
-            if not one.is_of_snapshot:
-                why = self.reached.contradiction(one.server, one.id, one.number, last, is_change=True)
+            if not item.is_of_snapshot:
+                why = self.reached.contradiction(item.server, item.id, item.number, last, is_change=True)
             if why:
-                self._doubt(one.id, why, position, is_change=True)
-            if any(other.id == one.id != NO_TRANSACTION and other.change.place != place for other in self._statements):
-                raise other_binlog(f"the schema change {plain_id(one.id)} has two places", position)
-            is_again = self.reached.is_again(one.server, one.id, is_change=True)
-            waiting = {(other.change.place, other.change.statement_hash) for other in self._statements}
-            if not one.is_of_snapshot and not why and (is_again or one.number <= last):
+                self._doubt(item.id, why, position, is_change=True)
+            if any(o.id == item.id != NO_TRANSACTION and o.change.place != place for o in self._statements):
+                raise other_binlog(f"the schema change {plain_id(item.id)} has two places", position)
+            is_again = self.reached.is_again(item.server, item.id, is_change=True)
+            waiting = {(o.change.place, o.change.statement_hash) for o in self._statements}
+            if not item.is_of_snapshot and not why and (is_again or item.number <= last):
                 passed.append(change)
             elif (place, change.statement_hash) not in waiting:
-                self._statements.append(one)
+                self._statements.append(item)
         return tuple(passed)
 
     def _take_rows(self, events: pa.Table) -> int:
@@ -189,7 +189,7 @@ class TransactionQueue:
             return 0
         if events["place"].null_count:
             raise _unplaced("a row")
-        rows = ToldRows.of(events)
+        rows = PlacedRows.of(events)
         where, codes = partitions_of(rows.table)
         if (rows.numbers & LAST_POSITION == LAST_POSITION).any():
             raise SourceError(
@@ -200,11 +200,11 @@ class TransactionQueue:
             )
         for server in rows.of_servers[0]:
             self.reached.begin_at(server)
-        for code, one in enumerate(where):
-            self.passed[one] = max(int(rows.numbers[codes == code].max()), self.passed.get(one, -1))
+        for code, partition in enumerate(where):
+            self.passed[partition] = max(int(rows.numbers[codes == code].max()), self.passed.get(partition, -1))
         is_copy = self._are_copies(rows, where, codes)
         parts = self._rows.parts + rows.only(~is_copy).parts
-        self._rows = ToldRows(tuple(part for part in parts if part.table.num_rows) or self._rows.parts[:1])
+        self._rows = PlacedRows(tuple(part for part in parts if part.table.num_rows) or self._rows.parts[:1])
         if self._rows.in_memory.exceeds(self.most):
             self._rows = self._rows.to_disk()
         return int(is_copy.sum())
@@ -216,19 +216,19 @@ class TransactionQueue:
             raise other_binlog(why, position)
         self._doubts.setdefault(id_, why)
 
-    def _are_copies(self, rows: ToldRows, where: Sequence[PartitionId], codes: Longs) -> Bools:
+    def _are_copies(self, rows: PlacedRows, where: Sequence[PartitionId], codes: Longs) -> Bools:
         """Tells which rows are copies; raises SourceError for those that come too late, and out of order."""
         place = self.reached.place
         is_copy = self._are_of_due(rows)
         if (is_late := is_copy & (rows.numbers > place.last)).any():
             raise before_change(rows.position(int(is_late.argmax())))
-        self.reached.gone.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
+        self.reached.repeated.update(rows.ids[code] for code in np.unique(rows.codes[is_copy]).tolist())
         is_set_back = np.zeros(len(rows), np.bool_)
         if self.next_ts > _HOUR:  # ENDs may tell no time
             is_set_back = is_copy & (rows.table["commit_ts"].to_numpy() > self.next_ts + _HOUR)
         if rows.is_loose.any():
-            done = np.array([self.loose_ends.get(one, 0) for one in where], np.int64)[codes]
-            is_copy |= rows.is_loose & (rows.table["offset"].to_numpy() < done)
+            loose_ends = np.array([self.loose_ends.get(partition, 0) for partition in where], np.int64)[codes]
+            is_copy |= rows.is_loose & (rows.table["offset"].to_numpy() < loose_ends)
             is_set_back |= ~is_copy & rows.is_of_first_snapshot & (rows.numbers <= place.number)
         if is_set_back.any():
             raise _set_back(rows.position(int(is_set_back.argmax())))
@@ -237,7 +237,7 @@ class TransactionQueue:
             self.snapshot.check(int(number), place, rows.position(int(of_snapshot[at])))
         return is_copy
 
-    def _are_of_due(self, rows: ToldRows) -> Bools:
+    def _are_of_due(self, rows: PlacedRows) -> Bools:
         """Tells which rows are of transactions that were due; those in doubt are not, before the server was asked."""
         reached, last, (servers, of_server) = self.reached, self.reached.place.last, rows.of_servers
         is_copy: Bools = ~rows.is_loose & (rows.numbers <= reached.place.number)
@@ -247,7 +247,7 @@ class TransactionQueue:
         own = np.flatnonzero(~rows.is_loose & self._may_contradict(rows))
         own = own[np.lexsort([rows.numbers[own], rows.codes[own]])]
         ends = np.flatnonzero(np.diff(rows.codes[own], prepend=-1, append=-1))  # of the rows of each transaction
-        again, doubted = list[int](), list[int]()
+        copies, doubted = list[int](), list[int]()
         for at in own[np.unique(np.concatenate([ends[:-1], ends[1:] - 1]))].tolist():
             id_, number, server = rows.ids[rows.codes[at]], int(rows.numbers[at]), servers[of_server[at]]
             if why := reached.contradiction(server, id_, number, last):
@@ -255,10 +255,10 @@ class TransactionQueue:
             if id_ in self._doubts:
                 doubted.append(rows.codes[at])
             elif reached.is_again(server, id_):
-                again.append(rows.codes[at])
-        return (is_copy | np.isin(rows.codes, again)) & ~np.isin(rows.codes, doubted)
+                copies.append(rows.codes[at])
+        return (is_copy | np.isin(rows.codes, copies)) & ~np.isin(rows.codes, doubted)
 
-    def _may_contradict(self, rows: ToldRows) -> Bools:
+    def _may_contradict(self, rows: PlacedRows) -> Bools:
         """Tells which rows are to be asked about one by one, which takes four times as long (measured)."""
         reached, last = self.reached, self.reached.place.last
         servers, of_server = rows.of_servers
@@ -274,7 +274,7 @@ class TransactionQueue:
         settled: int,
         now: float,
         below: float = math.inf,
-        told_below: float = math.inf,
+        rowless_below: float = math.inf,
         *,
         is_idle: bool,
         is_end: bool = False,
@@ -282,8 +282,8 @@ class TransactionQueue:
         """Takes what is due.
 
         settled: the last micro-batch behind which all partitions were read to where they ended then.
-        below: every partition was read to this place in the binlog, or to where it ends.  told_below: every one that
-        has brought no row.
+        below: every partition was read to this place in the binlog, or to its end; rowless_below: every one without a
+        row so far.
         is_idle: a schema change may run behind which nothing stands yet.  is_end: nothing more will be read.
         """
         rows = self._rows
@@ -291,29 +291,29 @@ class TransactionQueue:
         firsts, lasts, ids = transactions.firsts, transactions.lasts, transactions.ids
         whole = self._whole(transactions, settled, now, below=below, is_end=is_end)
         due_ids = {end.id for end in whole}
-        of_due = {ids[id_] for id_ in due_ids if id_ in ids}
-        last = max((lasts[one] for one in of_due), default=-1)
-        others = [first for one, first in enumerate(firsts) if one not in of_due]
-        is_known = all(id_ in ids for id_, end in self._ends.items() if end.count)
-        limit: float = min(others, default=math.inf) - 1 if is_known else last
+        due_numbers = {ids[id_] for id_ in due_ids if id_ in ids}
+        last = max((lasts[one] for one in due_numbers), default=-1)
+        waiting_firsts = [first for one, first in enumerate(firsts) if one not in due_numbers]
+        have_rows = all(id_ in ids for id_, end in self._ends.items() if end.count)
+        limit: float = min(waiting_firsts, default=math.inf) - 1 if have_rows else last
         numbers = rows.numbers - rows.is_of_first_snapshot  # MariaDB's first transaction has the place of a snapshot
-        is_left = self._stands_in_doubt(settled, now, is_end=is_end) and not whole
-        if is_left:  # all that is of the binlog before
-            limit = told_below = math.inf
-        is_loose = rows.is_loose & (numbers <= max(limit, last)) & (rows.numbers < told_below)
+        ends_binlog = self._stands_in_doubt(settled, now, is_end=is_end) and not whole
+        if ends_binlog:  # all that is of the binlog before
+            limit = rowless_below = math.inf
+        is_loose = rows.is_loose & (numbers <= max(limit, last)) & (rows.numbers < rowless_below)
         if self._doubts:
             is_loose &= ~rows.are_of(self.reached.is_foreign)
-        if is_left and (is_loose & ~rows.is_of_first_snapshot).any():
+        if ends_binlog and (is_loose & ~rows.is_of_first_snapshot).any():
             why = "rows of an incremental snapshot came before it, and transactions before them did not come whole"
             raise other_binlog(why, self.topic[0])
         loose_number = int(numbers[is_loose].max(initial=-1))
         end = math.inf if is_idle or is_end else loose_number + 1
         end = min(end, below, limit + 1)
-        statements = [one for one in self._statements if self._may_run(one, last, end, is_left=is_left)]
+        statements = [one for one in self._statements if self._may_run(one, last, end, ends_binlog=ends_binlog)]
         waiting = [one.number for one in self._statements if one not in statements and one.id not in self._doubts]
         is_loose &= numbers < min(waiting, default=math.inf)
         whole = [end for end in whole if end.id in ids]
-        if is_left and not (statements or whole or is_loose.any()):
+        if ends_binlog and not (statements or whole or is_loose.any()):
             self._go_over()
             return self.due(settled, now, below if is_end else -1, is_idle=is_idle, is_end=is_end)
         due = self._numbered(whole, statements, np.flatnonzero(is_loose), numbers)
@@ -328,7 +328,7 @@ class TransactionQueue:
         """
         rows, transactions = self._rows, self._rows.transactions
         items: list[tuple[int, _Side, Statement | Longs]] = [
-            (one.number - one.is_of_snapshot, _CHANGE, one) for one in statements
+            (statement.number - statement.is_of_snapshot, _CHANGE, statement) for statement in statements
         ]
         items += [(number, _LOOSE, at[numbers[at] == number]) for number in np.unique(numbers[at]).tolist()]
         ends, begun = [transactions.lasts[transactions.ids[end.id]] for end in whole], 0
@@ -346,51 +346,51 @@ class TransactionQueue:
         whole, passed = list[End](), list[str]()
         firsts, lasts, ids = transactions.firsts, transactions.lasts, transactions.ids
         last, self.reason, self.is_short = self.reached.place.number, "", False
-        of_these = ((firsts[one], id_) for id_, one in ids.items() if id_ not in self._ends)
+        of_these = ((firsts[number], id_) for id_, number in ids.items() if id_ not in self._ends)
         without_end = min(of_these, default=None)
         for end in self._ends.values():
-            one = ids.get(end.id)
-            if one is None and self._is_copy(end, settled):
+            number = ids.get(end.id)
+            if number is None and self._is_copy(end, settled):
                 passed.append(end.id)
                 continue
             if end.id in self._doubts:
                 self.reason = f"the server that has the transaction {plain_id(end.id)} is asked for those before it"
                 break
-            if one is not None and firsts[one] >> POSITION_BITS != lasts[one] >> POSITION_BITS:
+            if number is not None and firsts[number] >> POSITION_BITS != lasts[number] >> POSITION_BITS:
                 raise other_binlog(f"rows of {plain_id(end.id)} are in two files", self.topic[0])
-            is_plain = one is not None and end.counts_all and transactions.are_all(one, end.marks[0])
-            is_settled = lasts[one] < below if one is not None and is_plain else end.batch <= settled
+            is_plain = number is not None and end.counts_all and transactions.are_all(number, end.marks[0])
+            is_settled = lasts[number] < below if number is not None and is_plain else end.batch <= settled
             if not is_settled or (not is_end and now < (end.not_before or -math.inf)):
                 self.reason = f"the transaction {plain_id(end.id)} has just come"
                 break
-            if not is_plain and (lacks := _lacks(end, one, transactions)):
+            if not is_plain and (lacks := _lacks(end, number, transactions)):
                 lacks = f"the transaction {plain_id(end.id)} {lacks}"
                 if plain_id(end.id) not in self.incomplete:
                     self.reason, self.is_short = lacks, True
                     break
-                there = [] if one is None else [one]
-                self.given_up.append((lacks, end.count - len(transactions.distinct(np.array(there, np.int64))[0])))
+                there = [] if number is None else [number]
+                self.shortages.append((lacks, end.count - len(transactions.distinct(np.array(there, np.int64))[0])))
             if self._is_unsure(end, is_end=is_end):
                 self.reason = f"the next transaction tells whether {plain_id(end.id)}, which was begun twice, is whole"
                 break
-            if one is None:
+            if number is None:
                 whole.append(end)
                 continue
-            if without_end is not None and lasts[one] > without_end[0]:
+            if without_end is not None and lasts[number] > without_end[0]:
                 self.reason = f"the transaction {plain_id(without_end[1])} has no END, and later ones have"
                 self.is_short = True
                 break
-            if firsts[one] <= last and self.lacks is not None and has_gtid(end.id):
+            if firsts[number] <= last and self.lacks is not None and has_gtid(end.id):
                 self._doubts[end.id] = f"{plain_id(end.id)} is before an earlier transaction in the binlog"
                 break
-            if firsts[one] <= last:
+            if firsts[number] <= last:
                 raise SourceError(
                     f"the transaction {plain_id(end.id)} comes behind a later one of the binlog",
                     where=self.topic[0],
                     fix="the topic of transactions must have one partition and one connector that writes to it; apply"
                     " without that topic, in a pipeline of another --name",
                 )
-            last = lasts[one]
+            last = lasts[number]
             whole.append(end)
         for id_ in passed:
             del self._ends[id_]
@@ -399,8 +399,7 @@ class TransactionQueue:
         return whole
 
     def _is_unsure(self, end: End, *, is_end: bool) -> bool:
-        """Tells whether the rows of a transaction that was begun twice may lack although they are as many as an END
-        counts."""
+        """Tells whether a transaction that was begun twice may lack rows although an END counts as many."""
         if end.not_before is None or plain_id(end.id) in self.incomplete:
             return False
         if is_end:
@@ -419,42 +418,42 @@ class TransactionQueue:
         self._doubted_at = now if self._doubted_at is None else self._doubted_at
         return is_end or (head.batch <= settled and now >= self._doubted_at + DOUBT_SECONDS)
 
-    def _may_run(self, one: Statement, last: int, end: float, *, is_left: bool) -> bool:
-        """Tells whether a schema change may run: before the last transaction that is due, or before `end`; where all
-        that is left of a binlog is due, before all transactions that wait, as far as its GTID tells."""
-        if one.id in self._doubts:
+    def _may_run(self, statement: Statement, last: int, end: float, *, ends_binlog: bool) -> bool:
+        """Tells whether a schema change may run: it is before `end`, or the last transaction that is due.  At the end
+        of a binlog it may if no transaction that waits is before its GTID."""
+        if statement.id in self._doubts:
             return False
-        if not is_left or one.is_of_snapshot:
-            return one.is_of_snapshot or one.number < max(last, end)
-        head = one.id[:-NUMBER_DIGITS]
+        if not ends_binlog or statement.is_of_snapshot:
+            return statement.is_of_snapshot or statement.number < max(last, end)
+        head = statement.id[:-NUMBER_DIGITS]
         ids = (other for other in {*self._rows.ids, *self._ends} if other[:-NUMBER_DIGITS] == head)
-        return not has_gtid(one.id) or all(one.id < other or self.reached.is_past(other) for other in ids)
+        return not has_gtid(statement.id) or all(statement.id < other or self.reached.is_past(other) for other in ids)
 
     def _go_over(self) -> None:
-        """Goes over to the binlog of the one other server that is told of, where places begin anew; raises SourceError
-        where there is none, or a transaction was left in its midst."""
+        """Goes over to the binlog of the one other server that rows name.  Raises SourceError where there is not one,
+        or a transaction has no END."""
         assert self.lacks is not None
         rows, head, topic = self._rows, next(iter(self._ends.values())), self.topic[0]
         why = self._doubts[head.id]
         begun = [plain_id(id_) for id_, (first, _) in self._begun.items() if first < head.first_offset]
-        others = [server for server in rows.of_servers[0] if self.reached.is_foreign(server)]
-        if begun or len(others) != 1:
+        servers = [server for server in rows.of_servers[0] if self.reached.is_foreign(server)]
+        if begun or len(servers) != 1:
             raise other_binlog(f"{why}; {begun[0]} has no END" if begun else why, topic)
-        self.reached.go_over(others[0], self.lacks, why, topic)
+        self.reached.go_over(servers[0], self.lacks, why, topic)
         self._doubts, self._doubted_at = {}, None
         self.passed.clear()
 
     def _is_copy(self, end: End, settled: int) -> bool:
-        """Tells whether an END without rows is of a transaction that was due, or that has none; or stands before the
-        first one without its BEGIN, as where a new pipeline takes over from an old one."""
-        if end.id in self.reached.gone or (not end.count and end.counts_all):
+        """Tells whether an END without rows waits for none: its transaction was due, or has no rows, or began before
+        the pipeline did."""
+        if end.id in self.reached.repeated or (not end.count and end.counts_all):
             return True
         is_before = not (end.is_begun or self.reached.place.id)
         return end.batch <= settled and (not end.count or is_before or self.reached.is_past(end.id))
 
     def _drop(self, due_ids: Collection[str], statements: Collection[Statement], is_loose: Bools) -> None:
-        gone = [code for code, id_ in enumerate(self._rows.ids) if id_ in due_ids]
-        self._rows = self._rows.only(~(np.isin(self._rows.codes, gone) | is_loose))
+        due_codes = [code for code, id_ in enumerate(self._rows.ids) if id_ in due_ids]
+        self._rows = self._rows.only(~(np.isin(self._rows.codes, due_codes) | is_loose))
         self._ends = {id_: end for id_, end in self._ends.items() if id_ not in due_ids}
         self._statements = [one for one in self._statements if one not in statements]
         self._begun = {
@@ -462,12 +461,12 @@ class TransactionQueue:
         }
 
 
-def _lacks(end: End, one: int | None, transactions: Transactions) -> str:
+def _lacks(end: End, number: int | None, transactions: Transactions) -> str:
     """Tells what a transaction lacks of which an END does not count just the rows that are there; "" if it is whole."""
     there: dict[str, int] = {}
-    if one is not None:
-        rows = transactions[one]
-        if not end.counts_all and transactions.are_at_one_place[one]:
+    if number is not None:
+        rows = transactions[number]
+        if not end.counts_all and transactions.are_at_one_place[number]:
             return (
                 "was begun twice: a connector before 3.7 was restarted in its midst, and since MariaDB gives all rows"
                 " of a transaction one place in its binlog, they are not told from their copies"

@@ -119,10 +119,10 @@ use the consumer group that it has to name, which it does not use."""
 _DROPPED: Final = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE})
 
 
-def silence_error(wanted: OffsetRange, next_offset: int, seconds: float) -> UnansweredError:
+def silence_error(part: OffsetRange, next_offset: int, seconds: float) -> UnansweredError:
     return UnansweredError(
         f"no message came for {seconds:g} s",
-        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
+        where=f"{part.topic}/{part.partition}/{next_offset}",
         fix="check that Kafka answers and that the partition has a leader; then start the bridge again",
     )
 
@@ -147,14 +147,14 @@ def unknown_topic_error(topic: str, topics: Iterable[str]) -> SourceError:
     )
 
 
-def refusal_error(wanted: OffsetRange, next_offset: int, error: Any, acls: Acls) -> SourceError:
+def refusal_error(part: OffsetRange, next_offset: int, error: Any, acls: Acls) -> SourceError:
     if error.code() in _DROPPED:
-        return dropped_error((wanted.topic, wanted.partition), next_offset)
+        return dropped_error((part.topic, part.partition), next_offset)
     if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
-        return may_not(("READ",), wanted.topic, acls)
+        return may_not(("READ",), part.topic, acls)
     return SourceError(
         f"Kafka refused the read: {error.str()}",
-        where=f"{wanted.topic}/{wanted.partition}/{next_offset}",
+        where=f"{part.topic}/{part.partition}/{next_offset}",
         fix="check that Kafka still holds the messages and that its user may read them; then start the bridge again",
     )
 
@@ -199,9 +199,9 @@ def group_client(properties: Mapping[str, str], group: str) -> Consumer:
 
 def commit_offsets(committer: Consumer, group: str, offsets: Mapping[PartitionId, int], acls: Acls) -> None:
     """Sets the offsets of a consumer group that has no members; SourceError when Kafka does not take them."""
-    wanted = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
+    part = [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
     try:
-        answers = committer.commit(offsets=wanted, asynchronous=False)
+        answers = committer.commit(offsets=part, asynchronous=False)
     except KafkaException as error:
         message = committer.poll(0)  # tells why the group's coordinator is not known, not only that it is waited for
         why = message.error() if message is not None else None

@@ -15,7 +15,7 @@ from bridge.model import PartitionId
 from bridge.protocols.batch_decode import Messages
 from bridge.sources.kafka.client import OffsetRange, shares
 from bridge.sources.kafka.range_reader import process_reader
-from bridge.sources.kafka.topic_guard import asked
+from bridge.sources.kafka.topic_guard import ask_kafka
 from bridge.sources.source import READING, Guard, Read, Wait
 
 Properties = tuple[tuple[str, str], ...]
@@ -50,17 +50,17 @@ class KafkaBatch:
     @property
     def messages(self) -> int:
         """The most messages that the ranges can hold."""
-        return sum(wanted.size for wanted in self.ranges)
+        return sum(part.size for part in self.ranges)
 
     @property
     def starts(self) -> dict[PartitionId, int]:
         """The first offset of each range."""
-        return {(wanted.topic, wanted.partition): wanted.start for wanted in self.ranges}
+        return {(part.topic, part.partition): part.start for part in self.ranges}
 
     @property
     def ends(self) -> dict[PartitionId, int]:
         """The end (exclusive) of each range."""
-        return {(wanted.topic, wanted.partition): wanted.end for wanted in self.ranges}
+        return {(part.topic, part.partition): part.end for part in self.ranges}
 
     @property
     def is_divisible(self) -> bool:
@@ -70,11 +70,11 @@ class KafkaBatch:
     def split(self, size: int) -> tuple[KafkaBatch, KafkaBatch | None]:
         """Cuts the range of each partition in the same proportion, so that boundaries of all partitions arrive
         together.  When `size` is less than the number of partitions, the first part reads only some of them."""
-        some = replace(self, ranges=self.ranges[:size])
-        first, _ = planned(some.starts, some.ends, size)
-        ends = {one[:2]: one.end for one in first}
-        left = [one._replace(start=ends.get(one[:2], one.start)) for one in self.ranges]
-        rest = [one for one in left if one.size]
+        head = replace(self, ranges=self.ranges[:size])
+        first, _ = planned(head.starts, head.ends, size)
+        ends = {part[:2]: part.end for part in first}
+        remaining = [part._replace(start=ends.get(part[:2], part.start)) for part in self.ranges]
+        rest = [part for part in remaining if part.size]
         return replace(self, ranges=first), replace(self, ranges=rest) if rest else None
 
     def reads(self, count: int) -> list[Read]:
@@ -115,14 +115,14 @@ class OffsetPlanner:
         self._limit, self._pace, self._once = limit, max(_LEAST_PACE / _WHILE_THEY_COME, pace), once
         self._properties = properties
         self._last: Mapping[PartitionId, int] | None = None
-        self._seen: Mapping[PartitionId, int] = {}
+        self._ends_seen: Mapping[PartitionId, int] = {}
         self._plan_at = self._look_at = time.monotonic()
         self._behind_since: float | None = None
 
     @property
     def ends(self) -> Mapping[PartitionId, int]:
         """Where the partitions ended when they were last looked at."""
-        return self._seen
+        return self._ends_seen
 
     def next(self, wait: Wait, most: Callable[[], int]) -> KafkaBatch | None:
         """Waits until there are messages, and plans the next micro-batch.
@@ -139,7 +139,7 @@ class OffsetPlanner:
                 ends = self._ends(lambda: wait(0.0))
             except Abandoned:
                 return None
-            self._seen = ends
+            self._ends_seen = ends
             ranges, is_cut = planned(self._next, ends, min(most(), self._limit))
             batch = KafkaBatch(ranges, self._properties, is_cut)
             self._next.update(batch.ends)
@@ -165,7 +165,7 @@ class OffsetPlanner:
                 self._guard.partitions(abandoned)  # a topic that was deleted has an error of its own
             return self._ends_of(self._next)
 
-        ends = asked(self._guard.end, READING, ask, abandoned)
+        ends = ask_kafka(self._guard.end, READING, ask, abandoned)
         self._check(ends, abandoned)
         if self._once and self._behind_since is None:
             self._last = ends
@@ -190,12 +190,12 @@ def planned(
     hold more than `limit` messages, each is cut in the same proportion, so that the boundaries of all partitions arrive
     together; none is cut to nothing, so there may be as many messages as partitions though `limit` is less."""
     whole = [OffsetRange(*where, starts[where], end) for where, end in sorted(ends.items())]
-    ranges = [one for one in whole if one.size]
-    total = sum(one.size for one in ranges)
+    ranges = [part for part in whole if part.size]
+    total = sum(part.size for part in ranges)
     if total > limit:
         room, rest = max(0, limit - len(ranges)), max(1, total - len(ranges))
-        ranges = [one._replace(end=one.start + 1 + (one.size - 1) * room // rest) for one in ranges]
-    return ranges, sum(one.size for one in ranges) < total
+        ranges = [part._replace(end=part.start + 1 + (part.size - 1) * room // rest) for part in ranges]
+    return ranges, sum(part.size for part in ranges) < total
 
 
 def _lost_error(where: PartitionId, read: int, end: int) -> SourceError:

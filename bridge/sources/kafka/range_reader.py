@@ -80,10 +80,10 @@ class RangeReader:
         self._consumer.close()
 
     def _read(self, ranges: Iterable[OffsetRange]) -> Iterator[Messages]:
-        for wanted, received in self._beginnings(list(ranges)):
-            if messages := self._within_range(wanted, wanted.start, received):
-                yield _columns(wanted, messages)
-            rest = wanted._replace(start=_next_offset(received, wanted.start))
+        for part, received in self._beginnings(list(ranges)):
+            if messages := self._within_range(part, part.start, received):
+                yield _columns(part, messages)
+            rest = part._replace(start=_next_offset(received, part.start))
             if rest.size:
                 self._assign(rest)
                 yield from self._messages(rest)
@@ -96,10 +96,10 @@ class RangeReader:
         Returns each range with what was received from its start on: all of it, or less where messages are large or do
         not come at once, and nothing where the ranges are not read together.
         """
-        open_ranges = {(wanted.topic, wanted.partition): wanted for wanted in ranges}
+        open_ranges = {(part.topic, part.partition): part for part in ranges}
         received: dict[PartitionId, list[Any]] = {where: [] for where in open_ranges}
-        if not (1 < len(ranges) == len(open_ranges) and sum(wanted.size for wanted in ranges) <= FEW):
-            return [(wanted, []) for wanted in ranges]
+        if not (1 < len(ranges) == len(open_ranges) and sum(part.size for part in ranges) <= FEW):
+            return [(part, []) for part in ranges]
         self._assign(*ranges)
         count = size = 0
         last_progress = time.monotonic()
@@ -119,10 +119,10 @@ class RangeReader:
             open_ranges = {where: rest for where, rest in open_ranges.items() if rest.size}
             self._adapt_request_size(max(1, count), size)
         self._consumer.unassign()
-        return [(wanted, received[wanted.topic, wanted.partition]) for wanted in ranges]
+        return [(part, received[part.topic, part.partition]) for part in ranges]
 
     def _assign(self, *ranges: OffsetRange) -> None:
-        self._consumer.assign([TopicPartition(wanted.topic, wanted.partition, wanted.start) for wanted in ranges])
+        self._consumer.assign([TopicPartition(part.topic, part.partition, part.start) for part in ranges])
 
     def _note_fetched(self, statistics: str) -> None:
         """Stores the next offset that the client will fetch in each partition (librdkafka, STATISTICS.md).
@@ -135,18 +135,18 @@ class RangeReader:
             for partition, counts in numbers["partitions"].items()
         }
 
-    def _messages(self, wanted: OffsetRange) -> Iterator[Messages]:
-        next_offset, last_progress, fetched = wanted.start, time.monotonic(), 0
-        while next_offset < wanted.end:
+    def _messages(self, part: OffsetRange) -> Iterator[Messages]:
+        next_offset, last_progress, fetched = part.start, time.monotonic(), 0
+        while next_offset < part.end:
             # consume() waits for as many messages as it is asked for: never ask for more than there can be.
-            received = self._consumer.consume(min(self._max_request, wanted.end - next_offset), timeout=_POLL_SECONDS)
-            fetched_before, fetched = fetched, self._fetched.get((wanted.topic, wanted.partition), 0)
+            received = self._consumer.consume(min(self._max_request, part.end - next_offset), timeout=_POLL_SECONDS)
+            fetched_before, fetched = fetched, self._fetched.get((part.topic, part.partition), 0)
             if received or fetched != fetched_before:
                 last_progress = time.monotonic()
             elif time.monotonic() - last_progress > self._silence_seconds:
-                raise silence_error(wanted, next_offset, self._silence_seconds)
-            if messages := self._within_range(wanted, next_offset, received):
-                yield _columns(wanted, messages)
+                raise silence_error(part, next_offset, self._silence_seconds)
+            if messages := self._within_range(part, next_offset, received):
+                yield _columns(part, messages)
             next_offset = _next_offset(received, next_offset)
 
     def _adapt_request_size(self, messages: int, size: int) -> None:
@@ -156,7 +156,7 @@ class RangeReader:
         """
         self._max_request = max(1, min(READ_AT_ONCE, _GROWTH * messages, _REQUEST_BYTES * messages // max(1, size)))
 
-    def _within_range(self, wanted: OffsetRange, next_offset: int, received: list[Any]) -> list[Any]:
+    def _within_range(self, part: OffsetRange, next_offset: int, received: list[Any]) -> list[Any]:
         """Returns the received messages that belong to the range; raises SourceError for an error that is not harmless.
 
         A message beyond the range shows that the rest of the range has only transaction markers and compacted offsets.
@@ -164,10 +164,10 @@ class RangeReader:
         errors = [message.error() for message in received if message.error() is not None]
         for error in errors:
             if error.code() not in HARMLESS:
-                raise refusal_error(wanted, _next_offset(received, next_offset), error, self._acls)
-        if not errors and (not received or received[-1].offset() < wanted.end):
+                raise refusal_error(part, _next_offset(received, next_offset), error, self._acls)
+        if not errors and (not received or received[-1].offset() < part.end):
             return received
-        return [message for message in received if message.error() is None and message.offset() < wanted.end]
+        return [message for message in received if message.error() is None and message.offset() < part.end]
 
 
 def prefetched(items: Iterator[_T], name: str) -> Generator[_T]:
@@ -176,11 +176,11 @@ def prefetched(items: Iterator[_T], name: str) -> Generator[_T]:
     A daemon, which a pool's thread is not: one that waits for a broker which is silent must not keep the process from
     ending.
     """
-    wanted: SimpleQueue[bool] = SimpleQueue()
+    requests: SimpleQueue[bool] = SimpleQueue()
     coming: SimpleQueue[tuple[_T | None, BaseException | None]] = SimpleQueue()
 
     def make() -> None:
-        while wanted.get():
+        while requests.get():
             try:
                 coming.put((next(items, None), None))
             except BaseException as error:  # noqa: BLE001  # raised again where the item is used
@@ -189,28 +189,28 @@ def prefetched(items: Iterator[_T], name: str) -> Generator[_T]:
     thread = Thread(target=make, name=name, daemon=True)
     thread.start()
     try:
-        wanted.put(True)
+        requests.put(True)
         while True:
             item, error = coming.get()
             if error is not None:
                 raise error
             if item is None:
                 return
-            wanted.put(True)
+            requests.put(True)
             yield item
     finally:
-        wanted.put(False)
+        requests.put(False)
         thread.join()
 
 
-def _columns(wanted: OffsetRange, received: list[Any]) -> Messages:
+def _columns(part: OffsetRange, received: list[Any]) -> Messages:
     count = len(received)
     keys, values = [message.key() for message in received], [message.value() for message in received]
     if have_ids(received):
         keys, values = map(list, zip(*map(key_and_value, received), strict=True))
     return Messages(
-        [wanted.topic] * count,
-        [wanted.partition] * count,
+        [part.topic] * count,
+        [part.partition] * count,
         [message.offset() for message in received],
         keys,
         values,

@@ -130,9 +130,9 @@ class KafkaSource:
     def _parts(self, part: Callable[[Extent], Extent]) -> Generator[tuple[PartitionId, Iterable[KeyAndValue]]]:
         wheres = {where: part(extent) for where, extent in self.extents().items()}
         with closing(RangeReader(dict(self._client_properties()))) as reader:
-            for where, wanted in wheres.items():
-                if wanted.high > wanted.low:
-                    lots = reader.read([OffsetRange(*where, wanted.low, wanted.high)])
+            for where, extent in wheres.items():
+                if extent.high > extent.low:
+                    lots = reader.read([OffsetRange(*where, extent.low, extent.high)])
                     yield where, (pair for lot in lots for pair in zip(lot.key, lot.value, strict=True))
 
     def messages(self, partition: int | None, offset: int | None) -> Iterator[Message]:
@@ -147,9 +147,9 @@ class KafkaSource:
             if partition in {None, number}
         ]
         with closing(RangeReader(dict(self._client_properties()))) as reader:
-            for wanted in ranges:
-                for start in range(wanted.start, wanted.end, _MESSAGES_PER_READ):
-                    part = wanted._replace(start=start, end=min(wanted.end, start + _MESSAGES_PER_READ))
+            for whole in ranges:
+                for start in range(whole.start, whole.end, _MESSAGES_PER_READ):
+                    part = whole._replace(start=start, end=min(whole.end, start + _MESSAGES_PER_READ))
                     for lot in reader.read([part]):
                         columns = lot.topic, lot.partition, lot.offset, lot.key, lot.value
                         for name, number, at, key, value in zip(*columns, strict=True):

@@ -22,7 +22,7 @@ from bridge.sources.kafka.client import NEEDED, UNKNOWN_TOPIC, Acls, dropped_err
 from bridge.sources.source import Extent, Source, TopicNow
 from bridge.tso import tso_time
 
-_Answer = TypeVar("_Answer")
+T = TypeVar("T")
 _TIMEOUT_SECONDS: Final = 10.0
 COMPACTION_FIX: Final = (
     "set cleanup.policy=delete for the topic, and a retention that is longer than any pause of the bridge; if it was"
@@ -120,17 +120,17 @@ def _ids_of_progress(progress: Progress) -> dict[str, str]:
     return {topic: id_ for topic, id_ in progress.topics.items() if topic in topics}
 
 
-def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, int]:
+def begins_of(progress: Progress, topic_starts: Mapping[str, int | None]) -> dict[str, int]:
     """Returns where each topic begins (TSO); everything below it counts as in the target.  0 for a topic that begins
     with the pipeline.
 
-    given: the topics to be read, each with the beginning that the operator names, None without one.
+    topic_starts: the topics to be read, each with the beginning that the operator names, None without one.
     Raises UsageError when the pipeline reads other topics, or began them elsewhere.  Without this check, a topic's rows
     below applied_ts would be dropped as late ones, or a topic would silently no longer be read.
     """
     begins, by_partition = topic_begins(progress.positions), goes_by_partition(progress.positions)
     is_new = not begins and progress.applied_ts == progress.start_ts
-    for topic, begin in given.items():
+    for topic, begin in topic_starts.items():
         if topic in begins:
             if begin not in {None, begins[topic]}:
                 raise _other_beginning_error(progress, topic, begins[topic], begin)
@@ -141,13 +141,13 @@ def begins_of(progress: Progress, given: Mapping[str, int | None]) -> dict[str, 
         elif begin is not None and begin < progress.applied_ts and not by_partition:
             what = f"the topic {topic!r} cannot begin at {begin}, which is below the applied ts"
             raise _added_topic_error(progress, what, topic, by_partition=False)
-    if missing := sorted(begins.keys() - given.keys()):
+    if missing := sorted(begins.keys() - topic_starts.keys()):
         raise UsageError(
             f"the pipeline reads the topic {missing[0]!r}, which is not given",
             where=f"pipeline {progress.name}",
             fix=f"give it with --topic as well, or remove it for good: bridge reset --topic {missing[0]}",
         )
-    return {topic: begins.get(topic, begin or 0) for topic, begin in given.items()}
+    return {topic: begins.get(topic, begin or 0) for topic, begin in topic_starts.items()}
 
 
 def _added_topic_error(progress: Progress, what: str, topic: str, *, by_partition: bool) -> UsageError:
@@ -163,23 +163,23 @@ def _added_topic_error(progress: Progress, what: str, topic: str, *, by_partitio
     return UsageError(what, where=f"pipeline {progress.name}, applied ts {applied}", fix=fix)
 
 
-def _other_beginning_error(progress: Progress, topic: str, begin: int, given: int | None) -> UsageError:
+def _other_beginning_error(progress: Progress, topic: str, begin: int, moment: int | None) -> UsageError:
     began = f"at {begin}" if begin else "with the pipeline"
     return UsageError(
-        f"the topic {topic!r} began {began}, not at {given}",
+        f"the topic {topic!r} began {began}, not at {moment}",
         where=f"pipeline {progress.name}",
-        fix=f"leave @{given} out, or give the moment where it began; to begin it elsewhere, bridge reset --topic"
+        fix=f"leave @{moment} out, or give the moment where it began; to begin it elsewhere, bridge reset --topic"
         f" {topic} and add it again",
     )
 
 
-def asked(end: End, work: str, ask: Callable[[], _Answer], abandoned: Callable[[], bool] = lambda: False) -> _Answer:
-    """Asks Kafka until it answers; raises the last UnansweredError when it was away for too long, and Abandoned when
+def ask_kafka(end: End, work: str, ask: Callable[[], T], abandoned: Callable[[], bool] = lambda: False) -> T:
+    """Asks Kafka until it answers.  Raises the last UnansweredError when it was away for too long, Abandoned when
     nobody waits any more."""
-    return end.retried(ask, work, (UnansweredError,), lambda error: given_up(error).trouble, given_up, abandoned)
+    return end.retried(ask, work, (UnansweredError,), lambda error: last_error(error).trouble, last_error, abandoned)
 
 
-def given_up(error: BaseException) -> UnansweredError:
+def last_error(error: BaseException) -> UnansweredError:
     """The last error, when the source was away for too long."""
     assert isinstance(error, UnansweredError)
     return error
@@ -206,7 +206,7 @@ class TopicGuard:
         Raises SourceError when a topic was created again or deleted, or when Kafka does not answer for 60 s.
         """
         try:
-            topics = asked(self.end, "topics", self.source.topics, stop_waiting)
+            topics = ask_kafka(self.end, "topics", self.source.topics, stop_waiting)
         except Abandoned:
             return None
         _refuse_other_ids(self.ids, ids_of(topics), by_partition=self.by_partition)

@@ -14,7 +14,7 @@ from bridge.errors import counted
 from bridge.model import quote_name
 from bridge.mysql.connection.session import Session
 from bridge.mysql.state.progress import ProgressTable
-from bridge.pipeline.status import said_lags
+from bridge.pipeline.status import reported_lags
 from bridge.tso import tso_ms
 from bridge.verify.compare.checksums import KeyValues
 from bridge.verify.compare.row_diff import ComparedColumns, Difference
@@ -104,7 +104,7 @@ def read_motion(session: Session, table: ProgressTable, *, by_partition: bool) -
     state: Mapping[str, Any] = orjson.loads(rows[0][1] or b"{}")
     mark = (applied, state.get("messages"), state.get("rows"))
     waiting_for = str(state.get("waiting_for", ""))
-    lags = said_lags(state) if by_partition else None
+    lags = reported_lags(state) if by_partition else None
     if lags is None:
         return Motion(now, max(0.0, now - tso_ms(applied) / 1000), mark, waiting_for)
     return Motion(now - max(0.0, silent), sum(lags), mark, waiting_for)

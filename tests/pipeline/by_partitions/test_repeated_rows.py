@@ -16,11 +16,11 @@ from bridge.pipeline.by_partitions.merge import Rows
 from bridge.pipeline.by_partitions.partition_queue import NO_ROW, AppliedRow
 from bridge.pipeline.by_partitions.repeated_rows import (
     MAY_UNDO,
-    SENT_AGAIN,
-    UNTOLD,
+    NO_VERDICT,
+    REPEATED,
     RepeatedRows,
     are_of_other_server,
-    followed,
+    follow_binlog,
     is_older,
 )
 from bridge.protocols import DecodeOptions, make_decoder
@@ -76,7 +76,7 @@ def test_copies_by_place(what: str, mark: str, told: list[tuple[int, str | None]
     rows = rows_of(told)
     applied = AppliedRow(ms_tso(5), mark, 1) if mark else NO_ROW
     shown = np.maximum.accumulate(np.concatenate([[ms_tso(5)], rows.times]))[:-1]
-    found, gone, _ = followed(rows, applied, lambda: shown)
+    found, gone, _ = follow_binlog(rows, applied, lambda: shown)
     assert (found == gone).all()
     assert np.flatnonzero(found).tolist() == copies, what
 
@@ -88,7 +88,7 @@ def test_rows_of_a_former_server_are_applied_again_with_what_follows_them(ms: in
     last, seen = AppliedRow(ms_tso(9_000), at(30), 1), np.full(3, ms_tso(9_000))
     for key, left in (("id", left_out), (NO_PRIMARY_KEY, [1, 2])):  # a row without a key would be there twice
         rows = rows_of([(ms, at(40, server=2)), (9_000, at(20)), (9_000, at(30))], key)
-        found, gone, _ = followed(rows, last, lambda: seen)
+        found, gone, _ = follow_binlog(rows, last, lambda: seen)
         assert (np.flatnonzero(found).tolist(), np.flatnonzero(gone).tolist()) == ([1, 2], left)
         assert are_of_other_server(rows, last, seen).tolist() == [ms <= 9_000, False, False]
 
@@ -100,7 +100,7 @@ def test_behind_a_failover_the_next_server_is_the_last_one() -> None:
     seen = np.array([ms_tso(ms) for ms in (9_000, 10_000, 10_000)])
     last = AppliedRow(ms_tso(9_000), at(30), 1)
     assert not are_of_other_server(rows, last, seen).any()
-    found, gone, _ = followed(rows, last, lambda: seen)
+    found, gone, _ = follow_binlog(rows, last, lambda: seen)
     assert (found.tolist(), gone.tolist()) == ([False, False, True], [False, False, True])
 
 
@@ -129,7 +129,7 @@ def test_a_promoted_server_has_the_former_ones_id(
     places = [place_in_binlog("up", f"binlog.{file:06}", at, server, gtid) for at, (server, gtid) in enumerate(told, 1)]
     applied = AppliedRow(ms_tso(9_000), place_in_binlog("up", "binlog.000003", 4, 1, f"{FORMER}{last}") or "", 1)
     rows, seen = rows_of([(9_000, place) for place in places], key), np.full(3, ms_tso(9_000))
-    found, gone, _ = followed(rows, applied, lambda: seen)
+    found, gone, _ = follow_binlog(rows, applied, lambda: seen)
     left_out = [row for row in copies if key == NO_PRIMARY_KEY or row < min(of_other)]
     assert (np.flatnonzero(found).tolist(), np.flatnonzero(gone).tolist()) == (copies, left_out)
     assert np.flatnonzero(are_of_other_server(rows, applied, seen)).tolist() == of_other
@@ -158,7 +158,7 @@ def test_rows_of_an_event_that_are_told_apart(
     field = rows.table.schema.get_field_index("index")
     rows = replace(rows, table=rows.table.set_column(field, rows.table.schema.field(field), indexes))
     applied, seen = AppliedRow(ms_tso(5), at(mark), last), np.full(len(told), ms_tso(5))
-    found, _, kept = followed(rows, applied, lambda: seen)
+    found, _, kept = follow_binlog(rows, applied, lambda: seen)
     assert np.flatnonzero(found).tolist() == copies
     rest = max(number for number in range(len(told)) if number not in copies) if len(copies) < len(told) else None
     assert kept.place == at(mark if rest is None else told[rest][0])
@@ -175,12 +175,12 @@ def test_a_restart_in_the_middle(cut: int) -> None:
         return np.full(len(of.times), ms_tso(5))
 
     first = rows_of([(5, place) for place in told[:cut]])
-    *_, kept = followed(first, NO_ROW, lambda: shown(first))
+    *_, kept = follow_binlog(first, NO_ROW, lambda: shown(first))
     rest = rows_of([(5, place) for place in told[cut:]])
-    found, _, last = followed(rest, kept, lambda: shown(rest))
+    found, _, last = follow_binlog(rest, kept, lambda: shown(rest))
     left = (np.flatnonzero(found) + cut).tolist()
     assert left == [number for number in (3, 4, 5) if number >= cut]
-    assert last == followed(rows, NO_ROW, lambda: shown(rows))[2]
+    assert last == follow_binlog(rows, NO_ROW, lambda: shown(rows))[2]
 
 
 EARLY, MOVED, LATE = (ms_tso(1_000_000 + ms) for ms in (0, 5_000, 9_000))
@@ -194,7 +194,7 @@ def test_of_a_statement_that_does_not_tell_its_databases(table: str, is_repeated
     repeated = RepeatedRows(lambda low, high: [ran] if low <= MOVED < high else [], Routes())
     schema = "archive" if table == "orders_2024" else "shop"
     rows = in_one_partition([row_change(EARLY, table, ["id"], ["id"], after=[1], schema=schema)])
-    found = repeated.among(rows, np.array([EARLY]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
+    found = repeated.among(rows, np.array([EARLY]), lambda: np.array([LATE]), lambda: np.array([NO_VERDICT]))
     assert (found is not None and bool(found.all())) == is_repeated
 
 
@@ -205,7 +205,7 @@ def test_a_statement_that_was_sent_again_is_not_the_last_one() -> None:
     changes = [SchemaChange(ts, "m", "", text, "cdc/0/5") for ts, text in zip(times, texts, strict=True)]
     repeated = RepeatedRows(lambda low, high: [one for one in changes if low <= one.commit_ts < high], Routes())
     rows = in_one_partition([row_change(MOVED, "t", ["id"], ["id"], after=[1])._replace(by_time=True)])
-    found = repeated.among(rows, np.array([MOVED]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
+    found = repeated.among(rows, np.array([MOVED]), lambda: np.array([LATE]), lambda: np.array([NO_VERDICT]))
     assert found is not None
     assert found.all()
 
@@ -217,14 +217,14 @@ def test_rows_dated_later_that_stand_before_a_schema_change(text: str, is_repeat
     ran = SchemaChange(MOVED, "m", "", text, "cdc/0/5", at(30))
     repeated = RepeatedRows(lambda low, high: [ran] if low <= MOVED < high else [], Routes())
     rows = in_one_partition([row_change(LATE, "t", ["id"], ["id"], after=[1])._replace(by_time=True, place=at(20))])
-    found = repeated.among(rows, np.array([LATE]), lambda: np.array([LATE]), lambda: np.array([UNTOLD]))
+    found = repeated.among(rows, np.array([LATE]), lambda: np.array([LATE]), lambda: np.array([NO_VERDICT]))
     assert (found is not None and bool(found.all())) == is_repeated
 
 
 @pytest.mark.parametrize(
     ("told", "text", "ms", "is_left_out", "is_unclear"),
     [
-        (SENT_AGAIN, "TRUNCATE TABLE k", 9_000, True, False),
+        (REPEATED, "TRUNCATE TABLE k", 9_000, True, False),
         (MAY_UNDO, "TRUNCATE TABLE k", 9_000, False, True),
         (MAY_UNDO, "ALTER TABLE k ADD c INT", 9_000, False, True),
         (MAY_UNDO, "TRUNCATE TABLE k", 8_000, True, False),
@@ -261,12 +261,12 @@ def test_rows_of_a_compressed_transaction_are_not_taken_for_copies() -> None:
     decode = make_decoder("debezium", DecodeOptions("UTC")).decode
     events = [decode(b'{"id":1}', (COMPRESSED % told).encode())[0] for told in OF_TWO_EVENTS]
     again = Rows(in_one_partition([*events[:2], *events[:2]]))
-    assert np.flatnonzero(followed(again, NO_ROW, lambda: again.times)[0]).tolist() == [2, 3]
+    assert np.flatnonzero(follow_binlog(again, NO_ROW, lambda: again.times)[0]).tolist() == [2, 3]
     first = events[0]
     assert isinstance(first, RowChange)
     former = first._replace(place=at(9, server=2), after="9")  # behind a failover, copies of two servers
     last, both = AppliedRow(ms_tso(1), first.place or "", first.index), Rows(in_one_partition([former, first]))
-    assert followed(both, last, lambda: both.times)[0][1]
+    assert follow_binlog(both, last, lambda: both.times)[0][1]
     rows = Rows(in_one_partition(events))
     with pytest.raises(SourceError, match=r"another one's place in the binlog.*at cdc/0/2"):
-        followed(rows, NO_ROW, lambda: rows.times)
+        follow_binlog(rows, NO_ROW, lambda: rows.times)

@@ -254,7 +254,7 @@ def test_a_transaction_that_lacks_rows_and_was_named_is_due_before_the_failover(
     fed = failed_over(asked)
     fed.queue.incomplete = {"u:5"}
     assert fed(at(OLD, "5", 500, offset=5), end("5", 6, a=1, b=1), *BEHIND[3:]) == ["5"]
-    assert fed.queue.given_up == [("the transaction u:5 lacks rows: s.b: 0 of 1", 1)]
+    assert fed.queue.shortages == [("the transaction u:5 lacks rows: s.b: 0 of 1", 1)]
     assert fed(now=DOUBT_SECONDS) == []
     assert fed(now=2 * DOUBT_SECONDS) == []
     assert asked.asked == [("2", ["u:4", "u:5"])]

@@ -38,7 +38,7 @@ class Fed:
         self.repeated += repeated
         below = math.inf if settled else -1
         settled_at = self.batch if settled else self.batch - 1
-        due = self.queue.due(settled_at, now, is_idle=idle, below=below, told_below=below)
+        due = self.queue.due(settled_at, now, is_idle=idle, below=below, rowless_below=below)
         self.batch += 1
         return shown(due)
 
@@ -66,7 +66,7 @@ def test_a_transaction_that_the_operator_has_named(there: list[Said]) -> None:
     assert fed(begin("1", 0), *there, end("1", 1, a=1, b=1), *later, settled=False) == []
     assert fed() == [*["100"] * len(there), "200"]
     lacks = "" if there else "s.a: 0 of 1, "
-    assert fed.queue.given_up == [(f"the transaction u:1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
+    assert fed.queue.shortages == [(f"the transaction u:1 lacks rows: {lacks}s.b: 0 of 1", 2 - len(there))]
 
 
 @pytest.mark.parametrize(

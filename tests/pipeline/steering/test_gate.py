@@ -16,7 +16,7 @@ from tests.test_ends import Clock, NoPause
 def written(rate: int, sizes: list[int]) -> list[float]:
     """When each transaction went, in seconds from the first."""
     clock = Clock()
-    gate, times = Gate(Limits(rate=rate, rated="limited"), clock), []
+    gate, times = Gate(Limits(rate=rate, rate_reason="limited"), clock), []
     for rows in sizes:
         gate.wait(NoPause(clock))
         gate.take(rows)
@@ -43,10 +43,10 @@ def test_a_transaction_larger_than_the_rate_goes_whole_and_is_paid_afterwards() 
 def test_what_is_owed_is_paid_by_the_rate_that_holds_now(rate: int, seconds: float) -> None:
     """A higher rate pays sooner; no rate at all forgets it."""
     clock = Clock()
-    gate = Gate(Limits(rate=10, rated="limited"), clock)
+    gate = Gate(Limits(rate=10, rate_reason="limited"), clock)
     gate.wait(NoPause(clock))
     gate.take(1000)
-    gate.limits = Limits(rate=rate, rated="limited")
+    gate.limits = Limits(rate=rate, rate_reason="limited")
     gate.wait(NoPause(clock))
     assert clock.now - 100 == pytest.approx(seconds, abs=0.01)
 

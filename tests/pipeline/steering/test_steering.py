@@ -186,7 +186,7 @@ def test_a_stop_ends_a_paused_applier(target: str) -> None:
 
 def test_a_rate_makes_transactions_smaller(target: str) -> None:
     """Five rows a second: one upstream transaction each, never less; all of it arrives."""
-    gate = Gate(Limits(rate=1000, rated="limited"))
+    gate = Gate(Limits(rate=1000, rate_reason="limited"))
     with opened(target, [("cdc", 0)], gate=gate, rows_per_transaction=1000) as pipeline:
         portion = gate.portion
         gate.portion = lambda most: portion(most)._replace(rows=5)  # type: ignore[method-assign]
@@ -277,7 +277,7 @@ def heart_of(owner: Pipeline) -> Heartbeat:
 def follows(steering: Steering, kind: str) -> bool:
     """Takes up what is set, as its thread would."""
     steering.read()
-    return kind in {known.value for known in steering._known}
+    return kind in {control.value for control in steering._controls_now}
 
 
 def test_a_pause_outlives_a_take_over(target: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,4 @@
-"""What rows tell of their place among transactions (`protocols.debezium.transactions`), as columns; and which of their
-transactions are whole."""
+"""The rows of transactions by their places (`protocols.debezium.transactions`), and which transactions are whole."""
 
 from __future__ import annotations
 
@@ -80,8 +79,7 @@ def missing_rows(mark: TransactionMark, there: Mapping[str, int]) -> str:
 
 @dataclass(frozen=True)
 class Transactions:
-    """The rows of all transactions, without copies; sorted by transaction, and in each by their numbers: all rows of a
-    transaction of MariaDB 11.4 have one place in the binlog.
+    """The rows of all transactions, without copies; sorted by transaction, and in each by their numbers.
 
     every: the rows.  bounds: where each transaction begins, and the end of all.  ids: the transactions, by number.
     """
@@ -111,8 +109,7 @@ class Transactions:
 
     @cached_property
     def are_numbered(self) -> Bools:
-        """Whether the rows of each are numbered from 1 on without a gap, as they come in the binlog, so that none is
-        there twice."""
+        """Whether the rows of each are numbered from 1 on without a gap, in the order of the binlog."""
         wrong = self.every.orders - 1 != np.arange(len(self.every.orders)) - np.repeat(self.bounds[:-1], self.sizes)
         wrong[1:] |= (self.every.numbers[1:] < self.every.numbers[:-1]) & (self.every.orders[1:] > 1)
         are_numbered: Bools = np.ones(len(self.sizes), np.bool_)
@@ -131,26 +128,26 @@ class Transactions:
         pairs, counts = np.unique(
             np.repeat(np.arange(len(self.sizes)), self.sizes) * width + self.every.tables, return_counts=True
         )
-        found: list[dict[str, int]] = [{} for _ in self.sizes]
+        counts_of: list[dict[str, int]] = [{} for _ in self.sizes]
         which, tables = np.divmod(pairs, width)
-        for one, table, count in zip(which.tolist(), tables.tolist(), counts.tolist(), strict=True):
-            found[one][self.every.names[table]] = count
-        return found
+        for number, table, count in zip(which.tolist(), tables.tolist(), counts.tolist(), strict=True):
+            counts_of[number][self.every.names[table]] = count
+        return counts_of
 
-    def __getitem__(self, one: int) -> TransactionRows:
+    def __getitem__(self, number: int) -> TransactionRows:
         """The rows of a transaction, by its number, in the order of the binlog."""
-        start, end = self.bounds[one : one + 2].tolist()
+        start, end = self.bounds[number : number + 2].tolist()
         rows = self.every
-        numbers = rows.orders if self.are_at_one_place[one] else rows.numbers
+        numbers = rows.orders if self.are_at_one_place[number] else rows.numbers
         part = start + np.lexsort([column[start:end] for column in (rows.kinds, rows.orders, rows.rows, numbers)])
         columns = (rows.at, numbers, rows.rows, rows.orders, rows.kinds, rows.tables)
         return TransactionRows(rows.names, *(column[part] for column in columns))
 
-    def are_all(self, one: int, mark: TransactionMark) -> bool:
+    def are_all(self, number: int, mark: TransactionMark) -> bool:
         """Tells whether all rows of a transaction are there, of which an END counts all."""
-        if self.are_numbered[one] or self.are_at_one_place[one]:
-            return bool(self.are_numbered[one]) and self._counts[one] == mark.tables
-        rows = self[one]
+        if self.are_numbered[number] or self.are_at_one_place[number]:
+            return bool(self.are_numbered[number]) and self._counts[number] == mark.tables
+        rows = self[number]
         return len(rows.distinct) == mark.count and rows.counts(rows.distinct) == mark.tables
 
     def distinct(self, which: Longs) -> tuple[Longs, Longs]:
@@ -165,14 +162,13 @@ class Transactions:
 
 
 @dataclass(frozen=True)
-class ToldRows:
-    """Rows with what they tell of their places, as they were read (EVENT_SCHEMA), with columns of their own instead of
-    `place`."""
+class PlacedRows:
+    """Rows as they were read (EVENT_SCHEMA), with the parts of `place` as columns."""
 
     parts: tuple[TableChunk, ...]
 
     @classmethod
-    def of(cls, events: pa.Table) -> ToldRows:
+    def of(cls, events: pa.Table) -> PlacedRows:
         """Makes them of row changes (EVENT_SCHEMA), all of which tell their place."""
         parts = pc.list_flatten(pc.split_pattern(events["place"].combine_chunks(), "\n"))
         if isinstance(parts, pa.ChunkedArray):
@@ -201,18 +197,18 @@ class ToldRows:
         """Gives the position of the message of a row."""
         return str(position_of(self.table, row))
 
-    def only(self, which: Bools) -> ToldRows:
+    def only(self, which: Bools) -> PlacedRows:
         """Gives those of a mask."""
         if which.all():
             return self
         masks = np.split(which, np.cumsum([part.table.num_rows for part in self.parts])[:-1])
         pairs = zip(self.parts, masks, strict=True)
-        kept = [part if mask.all() else TableChunk(masked(part.table, mask)) for part, mask in pairs if mask.any()]
-        return ToldRows(tuple(kept) or (TableChunk(self.table.slice(0, 0)),))
+        chunks = [part if mask.all() else TableChunk(masked(part.table, mask)) for part, mask in pairs if mask.any()]
+        return PlacedRows(tuple(chunks) or (TableChunk(self.table.slice(0, 0)),))
 
-    def to_disk(self) -> ToldRows:
+    def to_disk(self) -> PlacedRows:
         """Moves what is in memory to mapped files."""
-        return ToldRows(tuple(map(spilled, self.parts)))
+        return PlacedRows(tuple(map(spilled, self.parts)))
 
     def events(self, table: pa.Table) -> pa.Table:
         """Gives rows of `table` as they were read, but for their place."""
@@ -251,10 +247,10 @@ class ToldRows:
         """Which rows are of a snapshot that is no incremental one."""
         return self.are_of(lambda server: server.endswith(f"/{SNAPSHOT_SERVER}"))
 
-    def are_of(self, is_one: Callable[[str], bool]) -> Bools:
-        """Tells which rows are of a server of which `is_one` is true."""
+    def are_of(self, is_match: Callable[[str], bool]) -> Bools:
+        """Tells which rows are of a server of which `is_match` is true."""
         names, codes = self.of_servers
-        are_of: Bools = np.array([is_one(name) for name in names], np.bool_)[codes]
+        are_of: Bools = np.array([is_match(name) for name in names], np.bool_)[codes]
         return are_of
 
     @cached_property
@@ -265,8 +261,8 @@ class ToldRows:
 
     @cached_property
     def _is_again(self) -> Bools:
-        """Which rows of MariaDB's transactions come again, with other numbers, as a connector before 3.7 sends the rest
-        of one: those that stand in their partition behind a number that is not lower."""
+        """Which rows of MariaDB's transactions stand in their partition behind a number that is not lower.  A connector
+        before 3.7 that was restarted sends the rest of a transaction again, numbered anew."""
         is_again = np.zeros(len(self), np.bool_)
         at = np.flatnonzero(np.array([_OF_MARIADB.match(id_) is not None for id_ in self.ids], np.bool_)[self.codes])
         if len(at):
@@ -292,9 +288,9 @@ class ToldRows:
         kinds, rows, numbers, orders, codes = (part[is_new] for part in columns)
         at = at[is_new]
         firsts = np.flatnonzero(np.diff(codes, prepend=_NONE))
-        ids = {self.ids[code]: one for one, code in enumerate(codes[firsts].tolist())}
-        told = [name for (name,) in names]
-        every = TransactionRows(told, at, numbers, rows, orders, kinds, tables[at])
+        ids = {self.ids[code]: number for number, code in enumerate(codes[firsts].tolist())}
+        table_names = [name for (name,) in names]
+        every = TransactionRows(table_names, at, numbers, rows, orders, kinds, tables[at])
         return Transactions(every, np.append(firsts, len(at)), ids)
 
     def firsts(self) -> dict[PartitionId, int]:
