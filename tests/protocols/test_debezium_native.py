@@ -114,10 +114,12 @@ def test_schema_change_topic() -> None:
 
 
 def test_a_schema_message_without_a_statement() -> None:
-    """A connector 3.5.0 that was killed within an incremental snapshot describes its tables when it goes on, of no
-    server's log: nothing ran upstream.  One of a log is not read."""
+    """Nothing ran upstream where a connector describes its tables: one of 3.5.0 that was killed within an incremental
+    snapshot, of no server's log, when it goes on; one of 3.0.8 at the place of the signal.  Else it is not read."""
     no_log = CUSTOMERS | {"server_id": 0, "gtid": None, "db": "", "table": None}
-    assert events_of(None, schema_change(None, source=no_log)) == []  # type: ignore[arg-type]
+    tables = [{"type": "CREATE", "id": '"inventory"."customers"', "table": {"columns": []}}]
+    for source in (no_log, CUSTOMERS | {"table": "signals", "thread": 7}):
+        assert events_of(None, schema_change(None, source=source, tableChanges=tables)) == []  # type: ignore[arg-type]
     assert "the statement is None" in reason(*events_of(None, schema_change(None)))  # type: ignore[arg-type]
 
 

@@ -191,8 +191,8 @@ class DebeziumDecoder(PlainDecoder):
 
     def _schema_change(self, payload: dict[str, Any]) -> list[Event]:
         source, sql = payload["source"], payload["ddl"]
-        if sql is None and source.get("connector") != TICDC and not source.get("server_id"):
-            return []  # a connector that goes on with an incremental snapshot describes its tables
+        if sql is None and source.get("connector") != TICDC and payload.get("tableChanges"):
+            return []  # a connector in an incremental snapshot describes its tables
         if type(sql) is not str or not sql:
             raise DecodeError(f"the statement is {excerpt(sql)}")
         if _is_no_change(sql, source):
