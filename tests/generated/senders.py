@@ -65,6 +65,7 @@ class Sender:
     name: how the names of its topics begin.  partitions: of each topic of rows.  by_table: whether a partition is
     chosen by table; otherwise by the row's key.  has_topics: whether each table has a topic of its own.
     has_gtids: whether the upstream has GTIDs.  restarts: how often it is restarted.
+    tells_truncates: whether a TRUNCATE is a message among the rows too (Debezium, skipped.operations=none).
     stays_away: whether a killed one may stay away, for longer than a schema change waits.
     away: how many messages it had sent when it did.
     """
@@ -78,6 +79,7 @@ class Sender:
     restarts: int = 0
     repeats: int = 8
     stays_away: bool = False
+    tells_truncates: bool = False
     away: list[int] = field(default_factory=list)
     protocol: ClassVar[str] = ""
     source: ClassVar[str] = "mysql-8"
@@ -372,6 +374,15 @@ class Debezium(Sender):
             "schemaName": None, "ddl": happened.text, "tableChanges": [],
         }  # fmt: skip
         yield Message(self.name, 0, compact({"databaseName": happened.session}), compact(value), happened.number)
+        words = happened.text.split()
+        if self.tells_truncates and words[0] == "TRUNCATE" and not happened.is_cut:
+            source = self._source(happened) | {"table": words[-1]}
+            truncate = {"before": None, "after": None, "source": source, "op": "t", "ts_ms": happened.ms + 700}
+            topic, partition = self._topic_of_rows(words[-1]), self.random.randrange(self.partitions)
+            yield Message(topic, partition, None, compact(truncate), happened.number)
+
+    def _topic_of_rows(self, table: str) -> str:
+        return self.topic(table) if self.has_topics else f"{self.name}.rows"
 
     def row(self, happened: Happened) -> Message:
         op = "d" if happened.after is None else "c" if happened.before is None else "u"
@@ -391,7 +402,7 @@ class Debezium(Sender):
         row = happened.before if happened.after is None else happened.after
         assert row is not None
         key = compact({name: row[name] for name in happened.key}) if happened.key else None
-        topic = self.topic(happened.table) if self.has_topics else f"{self.name}.rows"
+        topic = self._topic_of_rows(happened.table)
         partition = self.partition(happened) if happened.key else self.random.randrange(self.partitions)
         return Message(topic, partition, key, compact(value), happened.number)
 
@@ -452,6 +463,7 @@ def drawn(kind: str, random: Random, *, is_wide: bool = False) -> Sender:
         restarts=random.choice((0, 1, 3)),
         repeats=random.choice((8, 8, 100)),
         stays_away=random.random() < 0.5,
+        tells_truncates=issubclass(sender, Debezium) and random.random() < 0.5,
     )
 
 

@@ -103,7 +103,7 @@ class AppliedPlaces:
         rows = list((applied if names is None else self._started).items())
         rows += [(place_of, (row, 0)) for name in names or () for place_of, row in self._last.get(name, {}).items()]
         for (topic, partition), (row, latest) in sorted(rows):
-            if (topic, partition) == where or not row.place:
+            if not row.place or (moment.is_by_sending and (topic, partition) == where):
                 continue
             if moment.is_by_sending:
                 is_late = unclear is not None and unclear.may_hold(topic, row.ts, row.place)

@@ -272,6 +272,7 @@ class PartitionBacklog:
             stops = [(w, stop) for w, queue in sorted(self.queues.items()) if (stop := queue.first_stop(limit))]
             self._stopped = {where: stop for where, stop in stops if stop.is_bad}
             changes = [(w, stop) for w, stop in stops if not stop.is_bad and stop.moment.ts <= self._hard_bound]
+            changes = [(w, stop) for w, stop in changes if not self._comes_behind_later_rows(w, stop)]
             if not changes:
                 self.barrier = None
                 return
@@ -289,6 +290,13 @@ class PartitionBacklog:
                 self.barrier = Barrier(where, stop, change, stop.moment, columns, unclear_rows)
                 return
             self.queues[where].drop(stop)
+
+    def _comes_behind_later_rows(self, where: PartitionId, stop: Stop) -> bool:
+        """Tells whether rows wait before it in its partition that its place puts behind it: it is sent again, or came
+        too late.  It is no barrier until they are in the target."""
+        moment = replace(stop.moment, last=_NO_BOUND, began_anew=self._began_anew)
+        is_exact = bool(moment.places) and not moment.is_by_sending
+        return stop.index > 0 and is_exact and self.queues[where].first_stop([moment]) is None
 
     @property
     def _applied(self) -> dict[PartitionId, tuple[AppliedRow, int]]:
