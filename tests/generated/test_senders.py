@@ -46,6 +46,8 @@ DAMAGED: Final = 0.25
 KEPT: Final = (("drop column",), ("drop table",), *[()] * 10)
 """What the bridge may be told to ignore, so that the target keeps it: it is not taken for what comes again."""
 BATCHES: Final = (1, 3, 30, 1000, 1000)
+BURST: Final = 200
+"""So many rows of many keys are read at once, behind the last schema change: some of a key, out of many partitions."""
 FIRST_VALUE: Final = 100
 """Above the keys: every value but those of keys is another one."""
 
@@ -100,6 +102,11 @@ class Upstream:
         if len(self.types) < min(2, self._most) or self.random.random() < self._changes:
             self._change_schema()
         else:
+            self._change_row(self.random.choice(sorted(self.types)))
+
+    def write(self, count: int) -> None:
+        """So many rows are written, without a schema change."""
+        for _ in range(count):
             self._change_row(self.random.choice(sorted(self.types)))
 
     def make(self) -> None:
@@ -505,6 +512,9 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
             table = random.choice(sorted(upstream.types))
             upstream.say(UNREADABLE.format(table), is_cut=random.random() < 0.6)
             ends_at = upstream.done[-1]
+    settled = len(upstream.done)
+    if is_wide:
+        upstream.write(BURST)
     ignored, missing = _lose(upstream, loses, random, may_miss=sender.tells_keys)
     is_spread = sender.partitions > 1 and any(not one.text and not one.key for one in upstream.done)
     sql(
@@ -526,6 +536,10 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
     rules = DdlSection(source=sender.source, ignore=ignored + kept).rules(TableFilter())
     partitions = sorted({(one.topic, one.partition) for one in messages})
     cuts = sorted(random.sample(range(1, events.num_rows), min(random.randrange(3), events.num_rows - 1)))
+    if is_wide:
+        behind = {one.number for one in upstream.done[settled:]}
+        begins = next(n for n, one in enumerate(messages) if one.number in behind)
+        cuts = sorted({*cuts, events_of(sender, messages[:begins]).num_rows})
     is_uneven = sender.tells_places and not sender.away and random.random() < 0.3
     cuts = sorted({*cuts, *(events_of(sender, messages[:end]).num_rows for end in sender.away if end)})
     if is_uneven:
