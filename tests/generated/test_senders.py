@@ -45,6 +45,8 @@ DAMAGED: Final = 0.25
 """The share of the runs in which a message comes that cannot be decoded."""
 KEPT: Final = (("drop column",), ("drop table",), *[()] * 10)
 """What the bridge may be told to ignore, so that the target keeps it: it is not taken for what comes again."""
+OF_COLUMNS: Final = 0.5
+"""The share of the runs with schema changes of columns alone where only these tell the order: others are held there."""
 BATCHES: Final = (1, 3, 30, 1000, 1000)
 BURST: Final = 200
 """So many rows of many keys are read at once, behind the last schema change: some of a key, out of many partitions."""
@@ -61,6 +63,7 @@ class Upstream:
     moves: a row may get another key.  in_transactions: it may be changed before, in the same transaction.
     has_keyless: some tables have no key.
     selects: a table may be made in one transaction with its first row (CREATE TABLE ... SELECT).
+    of_columns: schema changes are ADD and DROP COLUMN alone, of which rows show whether they are before them.
     changes: the share of schema changes.
     first: the number of the first table, and of what else tells it from another upstream.
     """
@@ -79,10 +82,11 @@ class Upstream:
         in_transactions: bool = False,
         has_keyless: bool = False,
         selects: bool = False,
+        of_columns: bool = False,
         changes: float = 0.15,
         first: int = 0,
     ) -> None:
-        self._changes = changes
+        self._changes, self._of_columns = changes, of_columns
         self.random, self._most, self._steps, self._spells, self._by_start = random, tables, steps, spells, by_start
         self._selects, self._is_in_one, self._moves = selects, False, moves
         self._in_seconds, self._has_keyless, self._in_transactions = in_seconds, has_keyless, in_transactions
@@ -185,14 +189,15 @@ class Upstream:
 
     def _change_schema(self) -> None:
         free = self._free()
-        if free and (len(self.types) < 2 or self.random.random() < 0.4):
+        if free and (len(self.types) < 2 or (not self._of_columns and self.random.random() < 0.4)):
             return self._create(self.random.choice(free))
         table = self.random.choice(sorted(self.types))
         if self._by_start and self.random.random() < 0.4:
             self._wait(table, self._ms)
         undone = (self._truncate, self._swap)  # by what is sent again, where the bridge does not see that it is
         others = (self._drop, self._rename, self._add, self._drop_column, self._make_anew)
-        kind = self.random.choice((*undone, *undone, *others))
+        of_columns = (self._add, self._drop_column)
+        kind = self.random.choice(of_columns if self._of_columns else (*undone, *undone, *others))
         return kind(table, free)
 
     def _wait(self, table: str, began: int) -> None:
@@ -485,6 +490,8 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
     steps: tuple[int, ...] = (1, 2, 300, 1500)
     if sender.dates_by_start:
         steps = random.choice(((0, 1, 300, 1500), (0,) * 9 + (1500,)))
+    of_columns = not sender.tells_order and Random(f"{kind} {seed} columns").random() < OF_COLUMNS
+    sender.restarts = 0 if of_columns else sender.restarts
     loses = "" if is_wide else random.choice(("primary", "unique", *[""] * 10))
     upstream = Upstream(
         random,
@@ -498,6 +505,7 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
         in_transactions=not sender.splits_moves and not sender.stays_away,  # else late_rows names what may come again
         has_keyless=sender.spreads_keyless and not (loses or is_wide) and random.random() < 0.3,
         selects=sender.tells_places,
+        of_columns=of_columns,
         changes=0.4 if is_short else 0.15,
     )
     for _ in range(min(tables, MOST_TABLES)):
@@ -567,6 +575,8 @@ def one_run(url: str, kind: str, seed: int, look: Callable[[pa.Table, str], None
         is_right = is_told_to or is_spread or is_unclear or is_unsaid or is_first or is_late
         is_told_all = (sender.has_gtids or not sender.dates_by_start) and not (sender.restarts or upstream.server > 1)
         assert is_right or not is_told_all, f"{told}: messages tell the order of all, and nothing comes again: {stop}"
+        is_shown = of_columns and isinstance(stop, AheadOfTargetError) and not is_told_to
+        assert not is_shown, f"{told}: rows show on which side they are: {stop}"
         return f"{'rightly ' if is_right else ''}stopped: {type(stop).__name__}: {stop}"
     assert ends_at is None, f"{told}: it went on behind a schema change that cannot be read"
     want, got = upstream.state() | ({} if other is None else other[1].state()), state_of(url)
