@@ -30,6 +30,7 @@ from bridge.mysql.schema_changes.ddl_session import UTC, session_zone
 from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.values.event_time import is_of_connector
 
 _DROPS: Final = re.compile(r"\s*(/\*.*?\*/\s*)*alter\b.*\bdrop\b", re.IGNORECASE | re.DOTALL)
 """What may drop a key, in a statement that is not understood."""
@@ -140,7 +141,10 @@ def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, 
     if what := kept_key(text, statement, around.unique_keys, around.column_definition):
         return f"rows that differ upstream would overwrite each other: {what}"
     is_utc = session_zone(session, settings.ddl_rules().timezone) in {UTC, "UTC"}
-    return wrong_without(text, statement, around.column_definition, is_utc=is_utc)
+    is_debezium = is_of_connector(entry.place)
+    return wrong_without(
+        text, statement, around.column_definition, around.is_there, is_utc=is_utc, is_debezium=is_debezium
+    )
 
 
 def _find(open_entries: list[JournalEntry], change: str) -> JournalEntry:

@@ -9,9 +9,10 @@ from dataclasses import replace
 import pytest
 
 from bridge.errors import HeldError
-from bridge.events import Event
+from bridge.events import DdlStatement, Event
 from bridge.mysql.connection.session import Session
 from bridge.protocols.batch_decode import ruled
+from bridge.protocols.values.event_time import SNAPSHOT_PLACE
 from tests.pipeline.test_shards import DDL, RULES, ddl, insert, run
 from tests.support.command import bridge
 from tests.support.pipelines import run_all, session_after
@@ -78,6 +79,29 @@ def test_numbers_that_stay_are_approved(target: str, session: Session, case: str
     assert bridge("ddl", "approve", "13", "--target", target).code == 0
     run(target, *log)
     assert session.rows("SELECT state FROM _bridge.schema_changes WHERE commit_ts > 12") == [("done",), ("confirmed",)]
+
+
+OF_CONNECTOR = {
+    "the scale of a DECIMAL": (make("DECIMAL(9,2)"), make("DECIMAL(9,2)"), "MODIFY v DECIMAL(9,4)"),
+    "a shard of another scale": (make("DECIMAL(9,2)"), make("DECIMAL(9,4)"), ""),
+    "microseconds": (make("DATETIME(3)"), make("DATETIME(3)"), "MODIFY v DATETIME(6)"),
+    "days": (make("DATE"), make("DATE"), "MODIFY v DATETIME"),
+    "bytes": (make("VARBINARY(9)"), make("VARBINARY(9)"), "MODIFY v VARCHAR(9)"),
+}
+
+
+@pytest.mark.parametrize("case", OF_CONNECTOR)
+def test_values_of_another_type_are_never_approved(target: str, session: Session, case: str) -> None:
+    """Debezium's connector may write its messages without schemas: the type of the target's column alone says then
+    whether 250 is 2.50 or 0.0250, and rows of the shard that has not had the change yet are read as its own."""
+    changes = [event for event in history(*OF_CONNECTOR[case]) if isinstance(event, DdlStatement)]
+    events = ruled(in_one_partition([one._replace(by_time=True, place=SNAPSHOT_PLACE) for one in changes]), RULES)
+    with pytest.raises(HeldError, match="had another type"):
+        run_all(target, events, ddl=DDL)
+    [(ts,)] = session.rows("SELECT commit_ts FROM _bridge.schema_changes WHERE state = 'held'")
+    assert bridge("ddl", "approve", str(ts), "--target", target).code == 0
+    with pytest.raises(HeldError, match="had another type"):
+        run_all(target, events, ddl=DDL)
 
 
 @pytest.mark.parametrize(("zone", "is_held"), [("+08:00", True), ("UTC", False)])

@@ -25,20 +25,29 @@ from bridge.ddl.rule import former_name
 from bridge.model import TableName
 
 _OF_MEMBERS: Final = frozenset({"ENUM", "SET"})
+_DECIMALS: Final = frozenset({"DECIMAL", "DEC", "NUMERIC", "FIXED"})
 
 DefinitionOf = Callable[[TableName, str], str | None]
 """Gives the merged table's definition of a column, from its type on; None where it has none."""
+IsThere = Callable[[TableName], bool]
+"""Tells whether the target has a table."""
 
 
 def misread_values(
-    text: str, classified: Classified, definition_of: DefinitionOf, *, is_utc: bool, is_left_out: bool = False
+    text: str,
+    classified: Classified,
+    definition_of: DefinitionOf,
+    *,
+    is_utc: bool,
+    is_debezium: bool,
+    is_left_out: bool = False,
 ) -> str:
     """Says which values of rows of a shard would become others in the merged table; "" without any.
 
     A statement that makes a shard is compared with the merged table, which its rows would go to.  One that alters
     a shard is compared with the merged table as it is, as the rows of other shards are for that.  One that is left out
     is compared with the table as it stays, which the rows behind it would go to.
-    is_utc: whether sessions of the upstream are in UTC.
+    is_utc: whether sessions of the upstream are in UTC.  is_debezium: whether Debezium's connector has sent it.
     """
     if classified.kind not in {StatementKind.CREATE_TABLE, StatementKind.ALTER_TABLE} or len(classified.tables) != 1:
         return ""
@@ -52,6 +61,8 @@ def misread_values(
             types = list(item.definition[1:]), read_tokens(definition)
             rows, column = types if makes or is_left_out else reversed(types)
             rows_in_words = "rows behind it" if is_left_out else "rows of a shard"
+            if "GENERATED" in _words_of(column) and "AS" not in _words_of(rows):
+                return f"{rows_in_words} have values of {name}, which the target computes"
             if not _keep_numbers(rows, column):
                 return (
                     f"{rows_in_words} that have other members of {name} may come with their numbers (from all senders"
@@ -62,7 +73,29 @@ def misread_values(
                 return f"{rows_in_words} where {name} is a TIMESTAMP come in UTC, and would be written so"
             if to_utc and not (from_utc or is_utc):
                 return f"{rows_in_words} where {name} is no TIMESTAMP may come with local times, and be taken for UTC"
+            if is_debezium and _form(rows) != _form(column):
+                return f"{rows_in_words} that come without a schema would be read as if their {name} had another type"
     return ""
+
+
+def _words_of(definition: list[Token]) -> list[str]:
+    return [token.word for token in definition]
+
+
+def _form(definition: list[Token]) -> str:
+    """Tells in which form Debezium's connector writes the values of a column, "" for numbers and texts as they are.
+
+    Without a schema the type of the target's column alone says how a value is read.
+    """
+    word = at(definition, 0).word
+    inside = definition[2 : closing(definition, 1)] if at(definition, 1).text == "(" else []
+    if word in _DECIMALS:  # the digits, without the point
+        return f"DECIMAL {inside[2].text if inside[2:] else 0}"
+    if word in {"DATETIME", "TIME"}:  # milliseconds, or microseconds
+        return f"{word} {inside != [] and inside[0].text > '3'}"
+    if word == "BIT" or word.endswith(("BINARY", "BLOB")):
+        return "bytes"
+    return word if word in {"DATE", "TIMESTAMP", "FLOAT"} else ""
 
 
 def _keep_numbers(rows: list[Token], column: list[Token]) -> bool:
@@ -89,19 +122,27 @@ def _plain(token: Token) -> str:
 _REMOVED_BY: Final = frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE})
 
 
-def wrong_without(text: str, classified: Classified, definition_of: DefinitionOf, *, is_utc: bool) -> str:
+def wrong_without(
+    text: str,
+    classified: Classified,
+    definition_of: DefinitionOf,
+    is_there: IsThere,
+    *,
+    is_utc: bool,
+    is_debezium: bool,
+) -> str:
     """Says which rows would be wrong, and no server refuse them, if a statement were left out; "" without any.
 
-    text: with the names of the target.  is_utc: whether sessions of the upstream are in UTC.
+    text: with the names of the target.  is_utc, is_debezium: as of `misread_values`.
     """
-    if reason := moved_without(classified):
+    if reason := moved_without(classified) or moved_onto(text, classified, definition_of, is_there):
         return reason
     if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
         names = sorted(column_names_in(text, classified).given)
         existing = next((name for name in names if definition_of(classified.tables[0], name) is not None), "")
         if existing:
             return f"the target has {existing} already, where rows may hold another value"
-    return misread_values(text, classified, definition_of, is_utc=is_utc, is_left_out=True)
+    return misread_values(text, classified, definition_of, is_utc=is_utc, is_debezium=is_debezium, is_left_out=True)
 
 
 def moved_without(classified: Classified) -> str:
@@ -112,6 +153,22 @@ def moved_without(classified: Classified) -> str:
     if is_moved:
         return "rows behind it would go to each other's tables"
     return "rows behind it would go to each other's columns" if classified.swaps is Swap.COLUMNS else ""
+
+
+def moved_onto(text: str, classified: Classified, definition_of: DefinitionOf, is_there: IsThere) -> str:
+    """Says which rows would go to another table or column if a rename were left out while the target has both names,
+    as the drop of the one was left out before; "" without any."""
+    names = classified.tables
+    if C.RENAME_TABLE in classified.classes:
+        pairs = zip(names[::2], names[1::2], strict=False)
+        taken = [new for old, new in pairs if is_there(old) and is_there(new)]
+        return f"the target has {taken[0]} already, to which rows behind it would go" if taken else ""
+    if classified.kind is not StatementKind.ALTER_TABLE or len(names) != 1:
+        return ""
+    for pair in column_names_in(text, classified).renamed:
+        if all(definition_of(names[0], name) is not None for name in pair):
+            return f"the target has {pair[1]} already, where rows may hold another value"
+    return ""
 
 
 def wrong_without_unclear(classified: Classified) -> str:

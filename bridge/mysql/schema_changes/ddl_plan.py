@@ -15,7 +15,7 @@ import structlog
 from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shards import ShardVerdict, compared, kept_rows, misread, shard_statement
 from bridge.ddl.by_table.shards import ruling as shard_ruling
-from bridge.ddl.by_table.skipping import kept_key, misread_values, moved_without
+from bridge.ddl.by_table.skipping import kept_key, misread_values, moved_onto, moved_without
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import DATABASE_KINDS, Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
@@ -30,7 +30,7 @@ from bridge.mysql.schema_changes.ddl_fingerprint import definition, makes_exactl
 from bridge.mysql.schema_changes.ddl_session import UTC, DdlSession, reset_session
 from bridge.mysql.state.ddl_journal import NOTHING_TO_RUN, Journal, JournalEntry, JournalState
 from bridge.mysql.table_definition import list_tables, load_objects
-from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_canal, is_of_debezium
+from bridge.protocols.values.event_time import is_change_of_snapshot, is_of_canal, is_of_connector, is_of_debezium
 from bridge.tso import tso_ms
 
 _ZONE_FIX: Final = (
@@ -104,7 +104,7 @@ class Planner:
             key = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
             if key:
                 raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, key), rewritten)
-            if what := self._wrong_if_left_out(session, rewritten, around):
+            if what := self._wrong_if_left_out(session, change, rewritten, around):
                 raise self.hold(session, change, f"{decision.reason}, but {what}, and nothing would tell", rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
@@ -126,11 +126,14 @@ class Planner:
             return None
         return rewritten
 
-    def _wrong_if_left_out(self, session: Session, rewritten: Rewritten, around: OnTarget) -> str:
+    def _wrong_if_left_out(self, session: Session, change: SchemaChange, rewritten: Rewritten, around: OnTarget) -> str:
         """Says which rows would go to another table or column, or be read as others, without the statement."""
-        is_utc = self._around.zone(session) in {UTC, "UTC"}
-        return moved_without(rewritten.classified) or misread_values(
-            rewritten.sql, rewritten.classified, around.column_definition, is_utc=is_utc, is_left_out=True
+        how = {"is_utc": self._around.zone(session) in {UTC, "UTC"}, "is_debezium": is_of_connector(change.place)}
+        text, known, of = rewritten.sql, rewritten.classified, around.column_definition
+        return (
+            moved_without(known)
+            or moved_onto(text, known, of, around.is_there)
+            or misread_values(text, known, of, **how, is_left_out=True)
         )
 
     def _excluded_tables_in(self, session: Session, statement: Classified) -> list[str]:
@@ -163,8 +166,8 @@ class Planner:
         ruling = shard_ruling(shard, self._journal.of_shards(session, self._rules.routes))
         if ruling.verdict is not ShardVerdict.CONFIRM and not shard.why_never and rewritten.text:
             columns = OnTarget(session, self._journal).column_definition
-            is_utc = self._around.zone(session) in {UTC, "UTC"}
-            if what := misread_values(rewritten.sql, rewritten.classified, columns, is_utc=is_utc):
+            how = {"is_utc": self._around.zone(session) in {UTC, "UTC"}, "is_debezium": is_of_connector(change.place)}
+            if what := misread_values(rewritten.sql, rewritten.classified, columns, **how):
                 raise self.hold(session, change, misread(shard, what), rewritten)  # values of others would be misread
         if ruling.verdict is ShardVerdict.COMPARE and not approved:
             ruling = compared(shard, is_equal=self._is_made(session, change, rewritten))
@@ -337,6 +340,10 @@ class OnTarget(Surroundings):
         begin = f"  {quote_name(column)} ".lower()
         lines = (definition(self._session, self.stored_name(table) or table) or "").splitlines()
         return next((line[len(begin) :].removesuffix(",") for line in lines if line.lower().startswith(begin)), None)
+
+    def is_there(self, table: TableName) -> bool:
+        """Tells whether the target has the table."""
+        return bool(self.exists(table, "table"))
 
     def exists(self, table: TableName, kind: str, name: str = "") -> bool | None:
         table = self.stored_name(table) or table

@@ -284,9 +284,14 @@ def is_of_canal(place: str) -> bool:
     return place.startswith((f"{SENT} ", f"{GTID}/"))
 
 
+def is_of_connector(place: str) -> bool:
+    """Tells whether a place is one that Debezium's connector tells, or of its snapshot."""
+    return bool(place) and not is_of_canal(place)
+
+
 def is_of_debezium(place: str) -> bool:
     """Tells whether a place is one that Debezium's connector tells."""
-    return bool(place) and not is_of_canal(place) and not place.startswith(SNAPSHOT_PLACE)
+    return is_of_connector(place) and not place.startswith(SNAPSHOT_PLACE)
 
 
 def _coordinate(name: str, number: int) -> str:

@@ -13,6 +13,11 @@ THERE = {
     "dt": "datetime DEFAULT NULL",
     "n": "int(11) NOT NULL DEFAULT 5",
     "z": "int DEFAULT NULL",
+    "p": "decimal(9,2) DEFAULT NULL",
+    "b": "varbinary(9) DEFAULT NULL",
+    "d": "date DEFAULT NULL",
+    "f": "float DEFAULT NULL",
+    "g": "int GENERATED ALWAYS AS (`n` + 1) STORED",
 }
 
 
@@ -38,6 +43,15 @@ THERE = {
         ("EXCHANGE PARTITION p WITH TABLE m.u", "each other's tables"),
         *(("ADD COLUMN other INT DEFAULT 3", ""), ("DROP COLUMN n", ""), ("MODIFY n BIGINT", "")),
         ("ADD INDEX (n)", ""),
+        ("RENAME COLUMN n TO other", ""),
+        ("RENAME COLUMN n TO z", "may hold another value"),
+        ("MODIFY g INT", "the target computes"),
+        ("MODIFY g INT AS (n + 1) STORED NOT NULL", ""),
+        *((f"MODIFY p {kind}", "") for kind in ("DECIMAL(12,2)", "NUMERIC(9, 2) NOT NULL", "decimal(9,2) unsigned")),
+        *((f"MODIFY p {kind}", "had another type") for kind in ("DECIMAL(9,4)", "DECIMAL(9)", "DECIMAL", "INT")),
+        *(("MODIFY dt DATETIME(3)", ""), ("MODIFY dt DATETIME(6)", "had another type")),
+        *((f"MODIFY d {kind}", "had another type") for kind in ("DATETIME", "INT", "VARCHAR(9)")),
+        *(("MODIFY b BLOB", ""), ("MODIFY b VARCHAR(9)", "had another type"), ("MODIFY f DOUBLE", "had another type")),
     ],
 )
 def test_what_would_be_wrong(action: str, words: str) -> None:
@@ -57,6 +71,9 @@ def test_what_would_be_wrong(action: str, words: str) -> None:
         ("CREATE TABLE m.t (e ENUM('a','b'), n INT)", ""),
         ("CREATE TABLE m.t (e ENUM('b','a'))", "other members of e"),
         ("DROP TABLE m.t", ""),
+        *(("RENAME TABLE m.there TO m.u", ""), ("RENAME TABLE m.t TO m.there", "")),
+        ("RENAME TABLE m.there TO m.both", "m.both already"),
+        ("ALTER TABLE m.there RENAME TO m.both", "m.both already"),
     ],
 )
 def test_what_would_be_wrong_without_others(text: str, words: str) -> None:
@@ -67,7 +84,10 @@ def test_what_would_be_wrong_without_others(text: str, words: str) -> None:
 
 
 def _wrong_without(text: str) -> str:
-    return wrong_without(text, _classified(text), lambda _, name: THERE.get(name), is_utc=False)
+    is_there = lambda name: name.table in {"there", "both"}  # noqa: E731
+    return wrong_without(
+        text, _classified(text), lambda _, name: THERE.get(name), is_there, is_utc=False, is_debezium=True
+    )
 
 
 def _classified(text: str) -> Classified:
