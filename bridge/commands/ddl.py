@@ -20,6 +20,7 @@ from bridge.ddl.rewrite import RewriteStep, rewrite
 from bridge.ddl.rule import Capabilities, Site, Surroundings, UnsupportedError, named_capabilities
 from bridge.errors import BridgeError, UsageError
 from bridge.events import DdlStatement
+from bridge.filters.routes import Routes
 from bridge.model import SchemaChange
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
@@ -29,6 +30,7 @@ from bridge.mysql.schema_changes.ddl_plan import OnTarget
 from bridge.mysql.schema_changes.ddl_session import UTC, session_zone
 from bridge.mysql.state.ddl_journal import DONE_BY_HAND, OPEN, UNREADABLE, Journal, JournalEntry, JournalState
 from bridge.mysql.state.progress import ProgressTable
+from bridge.mysql.state.routes_record import read_rules
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.values.event_time import is_of_connector
 
@@ -67,13 +69,15 @@ def release(
             raise _no_such(change, [])
         journal = Journal(table.name, table.schema)
         entry = _find(journal.entries(session, OPEN), change)
+        record = read_rules(session, table.schema, table.name)
+        routes = record.rules.routes if record else settings.table_routes
         if replacement or state is JournalState.REPLACED:
-            statement = classify(replacement, "" if settings.table_routes else entry.schema)
+            statement = classify(replacement, "" if routes else entry.schema)
             if isinstance(statement, Refused):
                 raise UsageError(
                     f"the replacement cannot run: {statement.reason}", fix="run it by hand, then say `bridge ddl done`"
                 )
-        elif state is JournalState.DONE and (what := _key_that_stays(session, table, entry, settings)):
+        elif state is JournalState.DONE and (what := _key_that_stays(session, table, entry, routes)):
             raise UsageError(
                 f"{entry.id} is not done: {what}, and rows that differ upstream would overwrite each other",
                 fix="drop the key on the target by hand, then say `bridge ddl done`; or `bridge ddl approve` it",
@@ -83,7 +87,7 @@ def release(
         outcome = DONE_BY_HAND if state is JournalState.DONE else f"{state.value} by the operator"
         if state is JournalState.SKIPPED and entry.is_unclear:
             state, outcome = JournalState.DONE, DONE_BY_HAND
-        elif state is JournalState.SKIPPED and (what := _wrong_without(session, table, entry, settings)):
+        elif state is JournalState.SKIPPED and (what := _wrong_without(session, table, entry, settings, routes)):
             raise UsageError(
                 f"{entry.id} is not skipped, since then {what}, and nothing would tell",
                 fix="make its change by hand, also to the rows, and say `bridge ddl done`; or `bridge ddl replace` it"
@@ -98,8 +102,8 @@ def release(
         return replace(entry, state=state)
 
 
-def _key_that_stays(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
-    text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
+def _key_that_stays(session: Session, table: ProgressTable, entry: JournalEntry, routes: Routes) -> str:
+    text, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
     statement = classify(text, schema, is_certain=True)
     if isinstance(statement, Refused):
         return ""
@@ -124,18 +128,20 @@ def _refuse_unclear(entry: JournalEntry) -> None:
         )
 
 
-def _wrong_without(session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings) -> str:
+def _wrong_without(
+    session: Session, table: ProgressTable, entry: JournalEntry, settings: Settings, routes: Routes
+) -> str:
     original = classify(entry.statement, entry.schema)
     if isinstance(original, Unclear):
         return wrong_without_unclear(original.classified)
-    text, schema = target_statement(entry.statement, entry.schema, settings.table_routes) or ("", "")
+    text, schema = target_statement(entry.statement, entry.schema, routes) or ("", "")
     statement = classify(text, schema, is_certain=True)
     journal = Journal(table.name, table.schema)
     if isinstance(statement, Refused):
         may_drop = isinstance(original, Refused) and _DROPS.match(entry.statement)
         return "rows that differ upstream would overwrite each other if it drops a unique key" if may_drop else ""
     change = SchemaChange(entry.commit_ts, entry.schema, "", entry.statement, entry.position)
-    if skipped := skipped_before(journal, session, settings.table_routes, change, text, statement):
+    if skipped := skipped_before(journal, session, routes, change, text, statement):
         return f"rows that are there keep what they held before, as {skipped.id} was {skipped.state}"
     around = OnTarget(session, journal)
     if what := kept_key(text, statement, around.unique_keys, around.column_definition):

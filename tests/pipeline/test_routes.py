@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from bridge.config import Settings
+from bridge.config import DdlSection, Settings
 from bridge.ddl.policy import DdlRules
 from bridge.errors import HeldError, UsageError
 from bridge.events import RowChange
@@ -57,6 +57,22 @@ def test_rows_and_schema_changes_go_to_the_target(target: str, session: Session)
     ]
     [(ran,)] = session.rows("SELECT run_text FROM _bridge.schema_changes WHERE commit_ts = 12")
     assert ran == "RENAME TABLE `r`.`t` TO `r`.`t2`"
+
+
+@pytest.mark.parametrize("word", ["skip", "done"])
+def test_a_key_that_stays_is_seen_by_its_name_on_the_target(target: str, session: Session, word: str) -> None:
+    """The decision goes by the routes on record, which need not be given."""
+    events = [
+        schema_change(10, "CREATE TABLE t (id INT PRIMARY KEY)"),
+        schema_change(12, "ALTER TABLE t DROP PRIMARY KEY"),
+    ]
+    holds = SETTINGS.model_copy(update={"ddl": DdlSection(hold=("drop primary key",))}).ddl_rules()
+    with pytest.raises(HeldError):
+        run_all(target, ruled(in_one_partition([*events, boundary(20)]), RULES), ddl=holds, rules=RULES)
+    ended = bridge("ddl", word, "12", "--target", target)
+    assert (ended.code, "primary key (id)" in ended.err) == (2, True)
+    session.execute("ALTER TABLE r.t DROP PRIMARY KEY")
+    assert bridge("ddl", word, "12", "--target", target).code == 0
 
 
 @pytest.mark.parametrize("by_time", [False, True])
