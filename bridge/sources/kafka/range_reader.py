@@ -39,8 +39,9 @@ CLIENT_DEFAULTS: Final = {
     "enable.partition.eof": True,
     "log_level": 0,
     "statistics.interval.ms": 5_000,
-    # The client reads a range, then goes elsewhere: messages fetched beyond the end of the range are fetched in vain.
-    "queued.min.messages": 2_000,
+    # The client reads a range, then goes elsewhere: what it has fetched beyond the end is fetched in vain, 5 % of
+    # ranges of 25,000 messages of 3 KB; 21 % with 2,000 (measured).
+    "queued.min.messages": 500,
     "queued.max.messages.kbytes": 16 * 1024,
     "fetch.queue.backoff.ms": 1,
     # The messages of a range exist already.  A fetch beyond the end of a partition would wait for new messages, and the
