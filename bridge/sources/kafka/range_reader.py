@@ -21,8 +21,9 @@ from bridge.sources.kafka.client import HARMLESS, Acls, OffsetRange, client, ref
 from bridge.sources.part_size import FEW, LOT_BYTES, READ_AT_ONCE, joined_lots, latest_ms
 from bridge.sources.source import have_ids, key_and_value
 
-_REQUEST_BYTES: Final = 16 << 20
-"""About how many bytes one request asks for, judged by the size of the messages before it."""
+_REQUEST_BYTES: Final = 512 << 10
+"""About how many bytes one request asks for, judged by the size of the messages before it.  They stay in the
+processor's cache: with 16 MiB, reading and decoding took a sixth more processor time (3 KB a message, measured)."""
 _GROWTH: Final = 8
 """The next request asks for at most so many times the number of messages that were received: they may be larger."""
 _POLL_SECONDS: Final = 0.2
