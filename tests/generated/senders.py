@@ -351,6 +351,8 @@ class Debezium(Sender):
     protocol, rereads, tells_servers, spreads_keyless = "debezium", True, True, True
     reads_from: int = 1
     """The number of the server."""
+    _last_partition: int = 0
+    """Of a row: a message without a key may go there or elsewhere."""
 
     def sent(self, history: Sequence[Happened]) -> list[Message]:
         """The same; when it is killed, each partition has the first of the last messages."""
@@ -378,8 +380,8 @@ class Debezium(Sender):
         if self.tells_truncates and words[0] == "TRUNCATE" and not happened.is_cut:
             source = self._source(happened) | {"table": words[-1]}
             truncate = {"before": None, "after": None, "source": source, "op": "t", "ts_ms": happened.ms + 700}
-            topic, partition = self._topic_of_rows(words[-1]), self.random.randrange(self.partitions)
-            yield Message(topic, partition, None, compact(truncate), happened.number)
+            partition = self.random.choice((self._last_partition, self.random.randrange(self.partitions)))
+            yield Message(self._topic_of_rows(words[-1]), partition, None, compact(truncate), happened.number)
 
     def _topic_of_rows(self, table: str) -> str:
         return self.topic(table) if self.has_topics else f"{self.name}.rows"
@@ -404,6 +406,7 @@ class Debezium(Sender):
         key = compact({name: row[name] for name in happened.key}) if happened.key else None
         topic = self._topic_of_rows(happened.table)
         partition = self.partition(happened) if happened.key else self.random.randrange(self.partitions)
+        self._last_partition = partition
         return Message(topic, partition, key, compact(value), happened.number)
 
     def _source(self, happened: Happened) -> dict[str, Any]:
