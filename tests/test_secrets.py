@@ -19,7 +19,8 @@ from sqlalchemy import make_url
 from bridge.errors import UsageError
 from bridge.secret_settings import is_secret
 from bridge.settings.load import load_settings
-from tests.pipeline.test_bad_messages import capture, row, watermark
+from tests.pipeline.test_bad_messages import capture
+from tests.support.captures import row, watermark
 from tests.support.command import SECONDS, Process, bridge
 from tests.support.pipelines import admin, sql
 

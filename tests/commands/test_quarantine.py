@@ -17,8 +17,9 @@ from bridge.filters.routes import Routes
 from bridge.mysql.connection.session import Session
 from bridge.mysql.connection.target import Target
 from bridge.protocols.values.row_image import with_forms
-from tests.pipeline.test_bad_messages import capture, row, watermark
+from tests.pipeline.test_bad_messages import capture
 from tests.pipeline.test_truncated_rows import History, cut
+from tests.support.captures import row, watermark
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import ran_with, run_all, session_after
 from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change, schema_change

@@ -13,7 +13,8 @@ from bridge.mysql.catalog import find_side_effects, refuse_side_effects
 from bridge.mysql.connection.session import Session
 from bridge.mysql.table_definition import load_definitions
 from bridge.protocols import is_mysql_born
-from tests.pipeline.test_bad_messages import capture, row, watermark
+from tests.pipeline.test_bad_messages import capture
+from tests.support.captures import row, watermark
 from tests.support.pipelines import opened, run_all, session_after
 from tests.support.wire import canal, compact, open_row
 

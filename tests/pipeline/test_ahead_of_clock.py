@@ -10,8 +10,9 @@ import pytest
 from bridge.errors import BadMessageError
 from bridge.mysql.connection.session import Session
 from bridge.tso import ms_tso
-from tests.pipeline.test_bad_messages import capture, ids, row, watermark
+from tests.pipeline.test_bad_messages import capture, ids
 from tests.pipeline.test_quarantined_messages import applied, held, make
+from tests.support.captures import row, watermark
 from tests.support.pipelines import admin, run_all
 
 NOW = 1_764_000_000_000

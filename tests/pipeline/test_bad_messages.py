@@ -13,26 +13,10 @@ import pytest
 
 from bridge.errors import BadMessageError
 from bridge.mysql.connection.session import Session
+from tests.support.captures import row, watermark
 from tests.support.pipelines import decoded, opened, run_all, session_after, sql
 
 PARTITIONS = [("cdc", 0), ("cdc", 1)]
-
-
-def row(ts: int, id_: int, **more: tuple[str, str]) -> dict[str, Any]:
-    """An INSERT into m.t as Canal-JSON with the TiDB extension."""
-    columns = {"id": ("int", str(id_)), **more}
-    return {
-        "id": 0, "database": "m", "table": "t", "pkNames": ["id"], "isDdl": False, "type": "INSERT", "es": 1, "ts": 2,
-        "sql": "", "sqlType": {}, "mysqlType": {name: kind for name, (kind, _) in columns.items()}, "old": None,
-        "data": [{name: value for name, (_, value) in columns.items()}], "_tidb": {"commitTs": ts},
-    }  # fmt: skip
-
-
-def watermark(ts: int) -> dict[str, Any]:
-    return {
-        "id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "type": "TIDB_WATERMARK", "es": 1,
-        "ts": 2, "sql": "", "sqlType": None, "mysqlType": None, "data": None, "old": None, "_tidb": {"watermarkTs": ts},
-    }  # fmt: skip
 
 
 def capture(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import threading
 from collections.abc import Callable, Sequence
@@ -44,6 +43,7 @@ from bridge.spark.event_transfer import TooLargeError, coming_chunks, import_eve
 from bridge.spark.shards import Home
 from tests.support.producers import ordered_producer
 from tests.support.waiting import wait_for
+from tests.support.wire import canal
 
 TS = 470611868434825218
 
@@ -360,10 +360,10 @@ def test_parts_fit_into_the_memory(kafka: Kafka, topic: Callable[..., str]) -> N
     sizes = [100] * 20 + [100_000] * 20 + [100] * 200 + [900_000] + [100] * 20
     for number, size in enumerate(sizes):
         for partition in (0, 1):
-            change = {"id": 0, "database": "m", "table": "t", "pkNames": ["v"], "isDdl": False, "type": "INSERT",
-                      "es": 1, "ts": 1, "sql": "", "sqlType": {"v": 12}, "mysqlType": {"v": "text"}, "old": None,
-                      "data": [{"v": "x" * size}], "_tidb": {"commitTs": TS + number}}  # fmt: skip
-            producer.produce(name, json.dumps(change), None, partition)
+            change = canal(
+                "INSERT", {"v": ("text", "x" * size)}, database="m", pkNames=["v"], _tidb={"commitTs": TS + number}
+            )
+            producer.produce(name, change, None, partition)
             producer.poll(0)
     assert producer.flush(30) == 0
     intake = _intake(kafka, name, taker)

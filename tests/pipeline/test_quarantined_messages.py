@@ -15,7 +15,8 @@ from bridge.errors import BadMessageError
 from bridge.filters.routes import Routes, RowRules
 from bridge.filters.table_filter import TableFilter
 from bridge.mysql.connection.session import Session
-from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids, row, watermark
+from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids
+from tests.support.captures import row, watermark
 from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, opened, run_all
 

@@ -19,8 +19,9 @@ from bridge.mysql.connection.session import Session
 from bridge.pipeline.truncated_rows import CutRows
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import ruled
-from tests.pipeline.test_bad_messages import capture, row, watermark
+from tests.pipeline.test_bad_messages import capture
 from tests.pipeline.test_truncated_rows import History, cut
+from tests.support.captures import row, watermark
 from tests.support.command import bridge
 from tests.support.pipelines import run_all, session_after, sql
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change

@@ -14,7 +14,8 @@ from bridge.mysql.connection.session import Session
 from bridge.pipeline.truncated_rows import CutRows, Literals, RowsGoneError
 from bridge.protocols import DecodeOptions, make_decoder
 from bridge.tso import ms_tso
-from tests.pipeline.test_bad_messages import capture, row, watermark
+from tests.pipeline.test_bad_messages import capture
+from tests.support.captures import row, watermark
 from tests.support.pipelines import run_all, session_after
 
 

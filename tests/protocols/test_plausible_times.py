@@ -14,7 +14,7 @@ from bridge.protocols import DecodeOptions, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.decoder import MS_AHEAD
 from bridge.tso import ms_tso
-from tests.pipeline.test_bad_messages import row, watermark
+from tests.support.captures import row, watermark
 from tests.support.debezium_wire import TICDC_SOURCE, ticdc
 from tests.support.wire import open_key, open_row, open_value
 

@@ -122,3 +122,20 @@ def line(offset: int, message: dict[str, Any], *, partition: int = 0, topic: str
     value = base64.b64encode(json.dumps(message).encode()).decode()
     named = {} if topic is None else {"topic": topic}
     return {**named, "partition": partition, "offset": offset, "key": None, "value": value}
+
+
+def row(ts: int, id_: int, **more: tuple[str, str]) -> dict[str, Any]:
+    """An INSERT into m.t as Canal-JSON with the TiDB extension."""
+    columns = {"id": ("int", str(id_)), **more}
+    return {
+        "id": 0, "database": "m", "table": "t", "pkNames": ["id"], "isDdl": False, "type": "INSERT", "es": 1, "ts": 2,
+        "sql": "", "sqlType": {}, "mysqlType": {name: kind for name, (kind, _) in columns.items()}, "old": None,
+        "data": [{name: value for name, (_, value) in columns.items()}], "_tidb": {"commitTs": ts},
+    }  # fmt: skip
+
+
+def watermark(ts: int) -> dict[str, Any]:
+    return {
+        "id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "type": "TIDB_WATERMARK", "es": 1,
+        "ts": 2, "sql": "", "sqlType": None, "mysqlType": None, "data": None, "old": None, "_tidb": {"watermarkTs": ts},
+    }  # fmt: skip

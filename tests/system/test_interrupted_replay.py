@@ -15,8 +15,7 @@ from bridge.model import Advance
 from bridge.mysql.connection.target import Target
 from bridge.pipeline.applier import Applier
 from bridge.pipeline.by_boundaries import BoundaryOrder
-from tests.pipeline.test_bad_messages import row, watermark
-from tests.support.captures import line, write_lines
+from tests.support.captures import line, row, watermark, write_lines
 from tests.support.command import SECONDS, bridge
 from tests.support.pipelines import sql
 

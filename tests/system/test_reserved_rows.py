@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from bridge.mysql.connection.session import Session
-from tests.pipeline.test_bad_messages import row, watermark
-from tests.support.captures import line, write_lines
+from tests.support.captures import line, row, watermark, write_lines
 from tests.support.command import bridge
 from tests.support.pipelines import admin
 

@@ -3,72 +3,51 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pymysql.err import MySQLError
 
-from bridge.ends import End
 from bridge.errors import OwnedError
 from bridge.model import Advance, SchemaChange
-from bridge.mysql.apply.writer import Writer
-from bridge.mysql.connection.target import Target
-from bridge.mysql.state.ownership import Ownership
-from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline import heartbeat
 from bridge.spark import session
 from bridge.spark.session import start_session
 from tests.support.command import bridge
 from tests.support.golden import replay_arguments
-from tests.support.pipelines import sql
+from tests.support.pipelines import opened, sql
 
 SOON_SECONDS = 20.0
 
 
-@contextmanager
-def owned(url: str, *, take_over: bool = False) -> Iterator[tuple[Ownership, Writer]]:
-    """An owner without Spark."""
-    target, table = Target(url), ProgressTable("bridge")
-    ownership = Ownership(target, table)
-    writer = Writer(ownership, end=End("target", target.place, retry_seconds=5))
-    try:
-        ownership.acquire(0, take_over=take_over)
-        yield ownership, writer
-    finally:
-        writer.close()
-        ownership.release()
-
-
 def test_an_open_transaction_does_not_hold_up_a_take_over(target: str) -> None:
     """Its connection is ended even when it was opened after the owner's last heartbeat."""
-    with owned(target) as (first, writer):
-        session = writer.session()
+    with opened(target, []) as first:
+        session = first.writer.session()
         session.begin()
-        assert ProgressTable("bridge").advance(session, first.epoch, Advance(0, 5, {}))
+        assert first.table.advance(session, first.ownership.epoch, Advance(0, 5, {}))
         began = time.monotonic()
-        with owned(target, take_over=True) as (second, _):
+        with opened(target, [], take_over=True) as second:
             assert time.monotonic() - began < SOON_SECONDS
-            assert second.epoch == first.epoch + 1
+            assert second.ownership.epoch == first.ownership.epoch + 1
         assert sql(target, "SELECT applied_ts FROM _bridge.progress") == [(0,)]
 
 
 def test_who_was_taken_over_commits_and_runs_nothing(target: str) -> None:
     """Neither a transaction nor a schema change, whatever of its connections is left."""
     change = SchemaChange(7, "", "", "CREATE DATABASE late", "t/0/0")
-    with owned(target) as (_, writer):
-        writer.apply(Advance(0, 5, {}))
-        with owned(target, take_over=True):
+    with opened(target, []) as first:
+        first.writer.apply(Advance(0, 5, {}))
+        works = (lambda: first.writer.apply(Advance(5, 6, {})), lambda: first.writer.run_next((change,)))
+        with opened(target, [], take_over=True):
+            for work in works:
+                with pytest.raises(OwnedError):
+                    work()
+        for work in works:
             with pytest.raises(OwnedError):
-                writer.apply(Advance(5, 6, {}))
-            with pytest.raises(OwnedError):
-                writer.run_next((change,))
-        with pytest.raises(OwnedError):
-            writer.apply(Advance(5, 6, {}))
-        with pytest.raises(OwnedError):
-            writer.run_next((change,))
+                work()
     assert sql(target, "SELECT applied_ts FROM _bridge.progress") == [(5,)]
     assert sql(target, "SHOW DATABASES LIKE 'late'") == []
 

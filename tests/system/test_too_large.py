@@ -8,9 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from bridge.local import Kafka
+from tests.support.captures import watermark
 from tests.support.command import bridge
 from tests.support.pipelines import sql
 from tests.support.producers import ordered_producer
+from tests.support.wire import canal
 
 ROWS, SIZE, TS = 60, 900_000, 470611868539682819
 
@@ -28,20 +30,16 @@ def test_it_is_read_again_in_parts(
     sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, v LONGTEXT)", "SELECT 1")
     producer = ordered_producer(kafka.bootstrap_servers)
     for number in range(ROWS):
-        row = {
-            "id": 0, "database": "m", "table": "t", "pkNames": ["id"], "isDdl": False, "type": "INSERT", "es": 1,
-            "ts": 1, "sql": "", "sqlType": {"id": 4, "v": 12}, "mysqlType": {"id": "int", "v": "longtext"}, "old": None,
-            "data": [{"id": str(number), "v": "x" * SIZE}], "_tidb": {"commitTs": TS + number},
-        }  # fmt: skip
-        producer.produce(name, json.dumps(row), None, number % 2)
+        value = canal(
+            "INSERT",
+            {"id": ("int", str(number)), "v": ("longtext", "x" * SIZE)},
+            database="m",
+            _tidb={"commitTs": TS + number},
+        )
+        producer.produce(name, value, None, number % 2)
         producer.flush(30)
     for partition in range(2):
-        end = {
-            "id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "type": "TIDB_WATERMARK", "es": 1,
-            "ts": 1, "sql": "", "sqlType": None, "mysqlType": None, "data": None, "old": None,
-            "_tidb": {"watermarkTs": TS + ROWS},
-        }  # fmt: skip
-        producer.produce(name, json.dumps(end), None, partition)
+        producer.produce(name, json.dumps(watermark(TS + ROWS)), None, partition)
     assert producer.flush(30) == 0
     ended = bridge(
         "replay", "--protocol", "canal-json", "--bootstrap-servers", kafka.bootstrap_servers, "--topic", name,

@@ -12,8 +12,8 @@ from confluent_kafka import TopicPartition
 
 from bridge.local import Kafka
 from bridge.rows.order_and_slices import RowChanges
-from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.bridges import kafka_arguments
+from tests.support.captures import row, watermark
 from tests.support.command import Ended, bridge
 from tests.support.kept import kept
 from tests.support.pipelines import sql

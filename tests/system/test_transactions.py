@@ -20,9 +20,8 @@ from pymysql.err import MySQLError
 
 from bridge.local import Kafka
 from bridge.sources.kafka.source import KafkaSource
-from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.bridges import kafka_arguments
-from tests.support.captures import Line, read_lines, with_value
+from tests.support.captures import Line, read_lines, row, watermark, with_value
 from tests.support.command import SECONDS, bridge
 from tests.support.pipelines import sql
 from tests.support.producers import ordered_producer

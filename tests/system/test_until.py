@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from bridge.tso import tso_time
-from tests.pipeline.test_bad_messages import row, watermark
 from tests.support.captures import (
     BankState,
     Line,
@@ -18,6 +17,8 @@ from tests.support.captures import (
     encoded,
     is_watermark,
     read_lines,
+    row,
+    watermark,
     write_lines,
 )
 from tests.support.command import Ended, bridge

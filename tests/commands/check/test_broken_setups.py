@@ -17,16 +17,12 @@ from bridge.local.server import free_port
 from bridge.mysql.state import schema as own_tables
 from bridge.sources.capture_files import CaptureSource
 from bridge.sources.source import TopicNow
-from tests.support.captures import write_lines
+from tests.support.captures import watermark, write_lines
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import admin, ran_with, sql
 from tests.support.wire import TSO, canal
 
-BOUNDARY = json.dumps(
-    {"id": 0, "database": "", "table": "", "pkNames": None, "isDdl": False, "type": "TIDB_WATERMARK", "es": 1, "ts": 2}
-    | {"sql": "", "sqlType": None, "mysqlType": None, "old": None, "data": None}
-    | {"_tidb": {"watermarkTs": TSO + 1}}
-).encode()
+BOUNDARY = json.dumps(watermark(TSO + 1)).encode()
 ROW = canal("INSERT", {"id": ("int", "1"), "v": ("int", "1")})
 WRONG_ROW = canal("INSERT", {"id": ("int", "one"), "v": ("int", "1")})
 TIMED_ROW = canal("INSERT", {"id": ("int", "1"), "v": ("timestamp", "2026-11-22 10:00:00")})
