@@ -24,7 +24,6 @@ from bridge.rows.gathering import Amount
 from bridge.spark.decoded_batch import MOST_IN_MEMORY, DecodedBatch
 from tests.pipeline.by_transactions.feeding import Feed
 from tests.pipeline.by_transactions.said import EMPTY, SERVER, TOPIC, Said, begin, change, end, events, gtid, row
-from tests.pipeline.by_transactions.test_restarts import Died, apply_due
 from tests.support.models import Clock
 
 State = dict[tuple[str, int], int]
@@ -36,6 +35,10 @@ SNAPSHOT_SERVER = "p/binlog/0"
 NEXT_SERVER = "p/binlog/2"
 MADE: Final = ("x", "y", "z", *TABLES, LEDGER)
 """The tables of a snapshot."""
+
+
+class Died(Exception):  # noqa: N818  # the end of a process, not an error
+    """The process is gone."""
 
 
 class Held(Exception):  # noqa: N818  # what an operator decides, not an error
@@ -321,6 +324,7 @@ def order_of(
     most: Amount,
     lacks: Lacks | None = None,
     until: int | None = None,
+    grace_seconds: float = 1e9,
 ) -> TransactionOrder:
     """The order of a new process, of whose rows no more wait in memory than `most`."""
     progress, idle = target.progress(), IdlePolicy(10, lambda _: ends())
@@ -329,9 +333,34 @@ def order_of(
         starts_of(progress, dict.fromkeys(partitions, 0), by_partition=False),
         TOPIC,
         target.changes_between,
-        ApplierConfig(idle=idle, grace_seconds=1e9, most=most, clock=clock, lacks=lacks, until=until),
+        ApplierConfig(idle=idle, grace_seconds=grace_seconds, most=most, clock=clock, lacks=lacks, until=until),
         Counts(),
     )
+
+
+def apply_due(
+    order: TransactionOrder,
+    target: Target,
+    most: int,
+    steps: Callable[[], None] = lambda: None,
+    in_parts: Callable[[Advance, pa.Table], None] = lambda _step, _rows: None,
+) -> None:
+    """What the applier does.  in_parts: with `parallel`, writes what several connections do before progress moves."""
+    for segment, rows, at_once in order.due():
+        end: int | None = 0
+        for end, piece in rows.pieces(Amount(1 << 40 if at_once else most, 1 << 40)) if rows is not None else ():
+            step = order.advance_to(
+                segment.high if end is None else end, segment.high, segment.changes if end is None else ()
+            )
+            in_parts(step, piece.table)
+            steps()
+            target.commit(step, piece.table)
+            steps()
+            order.moved(step)
+        if end is not None:
+            step = order.advance_to(segment.high, segment.high, segment.changes)
+            target.commit(step, None)
+            order.moved(step)
 
 
 def run_bridge(
@@ -378,7 +407,7 @@ def run_bridge(
             while (batch := feed.next()) is not None:
                 clock.now += draw.choice([0, 1, 6])
                 order.take(DecodedBatch.of(batch.events, batch.ends))
-                apply_due(order, target, draw.choice([1, 2, 100]), steps, in_parts)  # type: ignore[arg-type]
+                apply_due(order, target, draw.choice([1, 2, 100]), steps, in_parts)
                 if is_replay and draw.random() < 0.2:
                     order.take(DecodedBatch.of(*feed.rest()))
                     break
@@ -387,9 +416,9 @@ def run_bridge(
                     clock.now += 200
                     order.tick()
                     order.tick()
-                    apply_due(order, target, 3, steps, in_parts)  # type: ignore[arg-type]
+                    apply_due(order, target, 3, steps, in_parts)
             order.end()
-            apply_due(order, target, 3, steps, in_parts)  # type: ignore[arg-type]
+            apply_due(order, target, 3, steps, in_parts)
             if is_replay:
                 raise Died
         except Died:
@@ -516,7 +545,7 @@ def test_a_second_snapshot_is_known_behind_a_restart_of_the_bridge() -> None:
         with pytest.raises(SourceError, match="begun another snapshot") if is_second else nullcontext():
             order.take(DecodedBatch.of(sent, {TOPIC: 0, ("p.s.a", 0): 1 + is_second}))
         order.end()
-        apply_due(order, target, 3, lambda: None)  # type: ignore[arg-type]
+        apply_due(order, target, 3)
     assert target.state == {("a", 0): 99}
 
 
@@ -537,6 +566,59 @@ def test_an_interrupted_step_never_ends_in_a_transaction(begun_ts: int) -> None:
         step = order.advance_to(due.segment.high, due.segment.high)
         order.moved(step)
     assert order.applied_ts == 12
+
+
+def given(*said: Said, **options: Any) -> tuple[TransactionOrder, Target]:
+    """An order that has applied what is due of these messages."""
+    target, partitions = Target(), [TOPIC, ("p", 0), ("p.s.a", 0), ("p.s.b", 0)]
+    order = order_of(target, partitions, dict, options.pop("clock", Clock()), MOST_IN_MEMORY, **options)
+    order.take(DecodedBatch.of(events(said)))
+    apply_due(order, target, 1000)
+    return order, target
+
+
+def inserted(id_: str, pos: int) -> list[Said]:
+    """A transaction of one row of s.a, whose END counts it."""
+    return [begin(id_, 2 * pos), image(row(id_, 1, pos), 0, None, pos), end(id_, 2 * pos + 1, a=1)]
+
+
+def test_a_transaction_that_stays_short() -> None:
+    """The bridge waits while nothing comes: the connector may be away.  When an END comes later and the rows do not, it
+    stops, and names what lacks; nothing behind it is in the target."""
+    clock, short = Clock(), [begin("2", 40), image(row("2", 1, 20), 0, 10, 20), end("2", 41, a=1, b=1)]
+    order, target = given(*inserted("1", 10), *short, *inserted("3", 30), clock=clock, grace_seconds=60)
+    order.tick()
+    clock.now = 1000
+    order.tick()
+    order.take(DecodedBatch.of(events([end("4", 62)])))
+    clock.now = 1029
+    order.tick()
+    clock.now = 1030
+    with pytest.raises(SourceError, match=r"lacks rows: s.b: 0 of 1"):
+        order.tick()
+    assert target.state == {("a", 0): 10}
+    assert "lacks rows" in order.waiting_for()
+
+
+def test_a_schema_change_that_comes_behind_its_place() -> None:
+    """One that the journal has is a copy; another one is for the operator."""
+    order, target = given(*inserted("1", 10), change("TRUNCATE a", 15, offset=0), *inserted("2", 20))
+    assert [one.text for one in target.journal] == ["TRUNCATE a"]
+    order.take(DecodedBatch.of(events([change("TRUNCATE a", 15, offset=1)])))
+    assert not list(order.due())
+    order.take(DecodedBatch.of(events([change("DROP a", 15, offset=2)])))
+    [due] = order.due()
+    assert [one.text for one in due.segment.changes] == ["DROP a"]
+    assert "behind transactions" in due.segment.changes[0].doubt
+
+
+def test_a_schema_change_that_came_too_late_stands_before_what_came_with_it() -> None:
+    """A process that dies in between would read it no more: it lies before one that ran."""
+    order, _ = given(*inserted("1", 10), change("TRUNCATE a", 15, offset=0), *inserted("2", 20))
+    order.end()  # what it takes is due at once
+    order.take(DecodedBatch.of(events([change("DROP a", 15, offset=1), change("DROP b", 1 << 20, offset=2)])))
+    changes = [one for due in order.due() for one in due.segment.changes]
+    assert [one.text for one in sorted(changes, key=lambda one: one.commit_ts)] == ["DROP a", "DROP b"]
 
 
 def test_the_model_sends_what_it_should() -> None:
