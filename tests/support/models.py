@@ -10,18 +10,21 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
 
+from bridge.events import Event
 from bridge.filters.routes import Routes
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
 from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
 from bridge.mysql.schema_changes.ddl_runner import Unreadable
 from bridge.mysql.state.progress import Progress
 from bridge.phases import PhaseClock
-from bridge.pipeline.applier import Applier, ApplierConfig
-from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
+from bridge.pipeline.applier import TRANSACTION, Applier, ApplierConfig
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.order import Starts
+from bridge.rows.gathering import Amount
 from bridge.rows.sql.statement import Rendering
 from bridge.spark.decoded_batch import DecodedBatch
+from tests.support.upstreams import TOPIC, events_table
 
 Streams = list[list[Any]]
 """The messages of each partition."""
@@ -151,3 +154,32 @@ def partition_backlog(starts: Starts, applied_ts: int = 0, *, start_ts: int = 0,
     progress = Progress("bridge", 1, applied_ts, start_ts, {}, ())
     made = ApplierConfig(clock=lambda: 0.0, **config)
     return PartitionBacklog(progress, starts, RepeatedRows(lambda _low, _high: [], Routes()), made)
+
+
+def prefixes(partitions: int, *placed: tuple[int, int, Event], **config: Any) -> PartitionBacklog:
+    """The queues of so many partitions from their beginnings, which have read these events."""
+    held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(partitions)}, **config)
+    take_in(held, *placed)
+    return held
+
+
+def take_in(held: PartitionBacklog, *placed: tuple[int, int, Event], now: float = 0.0) -> None:
+    """Has queues read events: partition, offset and event of each."""
+    read = {(TOPIC, p): max(offset for q, offset, _ in placed if q == p) + 1 for p in {p for p, _, _ in placed}}
+    held.take_in(events_table(placed), read, now)
+
+
+def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
+    """Every schema change runs as it is."""
+    return found
+
+
+def steps_of(held: PartitionBacklog, most: Amount = TRANSACTION, *, at_end: bool = False) -> list[Step]:
+    """Everything that may be applied now.  at_end: nothing more will be read."""
+    if at_end:
+        held.end()
+    found = []
+    while step := held.next_step(run_it, most):
+        held.release()
+        found.append(step)
+    return found

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bridge.errors import ApplyError
 from bridge.events import EVENT_SCHEMA, NO_PRIMARY_KEY, Code, RowChange, Undecodable
-from bridge.model import PartitionStart, SchemaChange
+from bridge.model import PartitionStart
 from bridge.mysql.state.progress import dump_positions, load_positions
 from bridge.pipeline.applier import TRANSACTION
 from bridge.pipeline.bad_input import OnBadMessage
@@ -21,7 +21,7 @@ from bridge.pipeline.order import Starts
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.rows.gathering import Amount
 from bridge.tso import ms_tso
-from tests.support.models import partition_backlog
+from tests.support.models import partition_backlog, prefixes, run_it, steps_of, take_in
 from tests.support.upstreams import TOPIC, Change, boundary, events_table, row_change, schema_change
 
 SECOND = 1000
@@ -37,29 +37,6 @@ def change(ms: int, text: str = "ALTER") -> Any:
 
 BAD = Undecodable(Code.MALFORMED, "broken")
 ONE_ROW = Amount(1, 1 << 20)
-
-
-def prefixes(partitions: int, **options: Any) -> PartitionBacklog:
-    starts: Starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(partitions)}
-    return partition_backlog(starts, **options)
-
-
-def give(held: PartitionBacklog, placed: list[tuple[int, int, Any]], now: float = 0.0) -> None:
-    read = {(TOPIC, p): max(offset for q, offset, _ in placed if q == p) + 1 for p in {p for p, _, _ in placed}}
-    held.take_in(events_table(placed), read, now)
-
-
-def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
-    return found
-
-
-def steps(held: PartitionBacklog, most: Amount = TRANSACTION) -> list[Step]:
-    """Everything that may be applied now."""
-    found = []
-    while step := held.next_step(run_it, most):
-        held.release()
-        found.append(step)
-    return found
 
 
 def shown(found: list[Step]) -> list[object]:
@@ -96,7 +73,7 @@ def test_each_partition_has_its_own_events(drawn: list[tuple[str, int, int]], ch
     ]
     read = {(topic, partition): count for topic, partition, count in drawn}
     held.take_in(pa.Table.from_pylist(events, EVENT_SCHEMA), read, 0.0)
-    rows = pa.concat_tables([step.rows for step in steps(held)]).select(["topic", "partition", "offset"]).to_pylist()
+    rows = pa.concat_tables([step.rows for step in steps_of(held)]).select(["topic", "partition", "offset"]).to_pylist()
     for topic, partition, count in drawn:
         offsets_of = [r["offset"] for r in rows if (r["topic"], r["partition"]) == (topic, partition)]
         assert offsets_of == list(range(count))
@@ -114,9 +91,8 @@ LATER: list[tuple[str, int, int, bool]] = [
 @pytest.mark.parametrize(("what", "changed", "came", "waits"), LATER)
 def test_rows_that_are_not_later_come_first(what: str, changed: int, came: int, waits: bool) -> None:
     """Beside a waiting schema change: equal counts as earlier."""
-    held = prefixes(2)
-    give(held, [(0, 0, change(changed)), (1, 0, row(came))])
-    assert shown(steps(held)) == (["ALTER", (1, 0)] if waits else [(1, 0)]), what
+    held = prefixes(2, (0, 0, change(changed)), (1, 0, row(came)))
+    assert shown(steps_of(held)) == (["ALTER", (1, 0)] if waits else [(1, 0)]), what
 
 
 def at(event: Change, position: int, number: int = 3, server: int = 1, reader: str = "up") -> Any:
@@ -125,50 +101,23 @@ def at(event: Change, position: int, number: int = 3, server: int = 1, reader: s
 
 def test_places_in_the_binlog_order_what_times_do_not() -> None:
     """A TRUNCATE that waited for its lock while a row was written, and another row behind it in the same second."""
-    held = prefixes(2)
     rows = [(1, 0, at(row(8000), 100)), (1, 1, at(row(9000), 200)), (1, 2, at(row(9000), 400))]
-    give(held, [(0, 0, at(change(8000, "TRUNCATE"), 300)), *rows])
-    assert shown(steps(held)) == [(1, 0), (1, 1), "TRUNCATE", (1, 2)]
+    held = prefixes(2, (0, 0, at(change(8000, "TRUNCATE"), 300)), *rows)
+    assert shown(steps_of(held)) == [(1, 0), (1, 1), "TRUNCATE", (1, 2)]
 
 
 def test_schema_changes_of_two_partitions_run_in_the_order_of_their_places() -> None:
     """Whatever their times are."""
-    held = prefixes(2)
-    give(held, [(0, 0, at(change(8000, "second"), 300)), (1, 0, at(change(9000, "first"), 200))])
-    held.end()
-    assert shown(steps(held)) == ["first", "second"]
+    held = prefixes(2, (0, 0, at(change(8000, "second"), 300)), (1, 0, at(change(9000, "first"), 200)))
+    assert shown(steps_of(held, at_end=True)) == ["first", "second"]
 
 
-LATE: list[tuple[str, str, int, bool]] = [
-    ("rows behind it are in the target", "TRUNCATE TABLE t", 300, True),
-    ("rows before it are", "TRUNCATE TABLE t", 500, False),
-    ("what makes a table cannot be late", "CREATE TABLE u (id INT)", 300, False),
-    ("unless it takes another one's place", "CREATE OR REPLACE TABLE t (id INT)", 300, True),
-    ("a binlog that began anew looks like it", "DROP TABLE t", 3, True),
-]
-
-
-@pytest.mark.parametrize(("what", "text", "position", "is_late"), LATE)
-@pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_schema_change_that_comes_too_late(
-    what: str, text: str, position: int, is_late: bool, is_restarted: bool
-) -> None:
-    """It says so, whatever its time, and also when the rows were applied before a restart."""
-    held = prefixes(2)
-    give(held, [(1, 0, at(row(9000), 400))])
-    assert shown(steps(held)) == [(1, 0)]
-    if is_restarted:
-        progress = load_positions(dump_positions(held.restart_positions))
-        held = partition_backlog(dict(progress), ms_tso(10_000))
-    give(held, [(0, 0, at(change(9000, text), position))])
-    held.end()
-    [step] = steps(held)
-    assert bool(step.changes[0].doubt) is is_late, what
-    if is_late:
-        assert "rows of cdc/1" in step.changes[0].doubt
-
-
-OTHERS: list[tuple[str, Change, bool]] = [
+LATE: list[tuple[str, Change, bool]] = [
+    ("rows behind it are in the target", at(change(9000, "TRUNCATE TABLE t"), 300), True),
+    ("rows before it are", at(change(9000, "TRUNCATE TABLE t"), 500), False),
+    ("what makes a table cannot be late", at(change(9000, "CREATE TABLE u (id INT)"), 300), False),
+    ("unless it takes another one's place", at(change(9000, "CREATE OR REPLACE TABLE t (id INT)"), 300), True),
+    ("a binlog that began anew looks like it", at(change(9000, "DROP TABLE t"), 3), True),
     ("without a place it may be dated by its start", change(8000, "TRUNCATE TABLE t"), False),
     ("of another server by its time", at(change(10_000, "TRUNCATE TABLE t"), 3, server=2), False),
     ("which does not tell within a second", at(change(9000, "TRUNCATE TABLE t"), 3, server=2), True),
@@ -177,15 +126,20 @@ OTHERS: list[tuple[str, Change, bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("what", "event", "is_late"), OTHERS)
-def test_what_other_places_make_late(what: str, event: Change, is_late: bool) -> None:
-    """Places that cannot be compared make a schema change late only where one reader went from server to server."""
-    held = prefixes(2)
-    give(held, [(1, 0, at(row(9000), 400))])
-    steps(held)
-    give(held, [(0, 0, event)])
-    held.end()
-    assert bool(steps(held)[0].changes[0].doubt) is is_late, what
+@pytest.mark.parametrize(("what", "event", "is_late"), LATE, ids=[case[0] for case in LATE])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_schema_change_that_comes_too_late(what: str, event: Change, is_late: bool, is_restarted: bool) -> None:
+    """It says so, also when the rows were applied before a restart.  Places that cannot be compared make it late only
+    where one reader went from server to server."""
+    held = prefixes(2, (1, 0, at(row(9000), 400)))
+    assert shown(steps_of(held)) == [(1, 0)]
+    if is_restarted:
+        progress = load_positions(dump_positions(held.restart_positions))
+        held = partition_backlog(dict(progress), ms_tso(10_000))
+    take_in(held, (0, 0, event))
+    [step] = steps_of(held, at_end=True)
+    assert bool(step.changes[0].doubt) is is_late, what
+    assert not is_late or "rows of cdc/1" in step.changes[0].doubt
 
 
 @pytest.mark.parametrize(
@@ -199,10 +153,8 @@ def test_what_other_places_make_late(what: str, event: Change, is_late: bool) ->
 def test_rows_of_another_server_in_its_second(text: str, server: int, reader: str, is_held: bool) -> None:
     """Nothing tells whether they come before or behind what takes rows away: they wait, and it is held.  One reader
     goes from server to server; another one reads an upstream of its own."""
-    held = prefixes(2)
-    give(held, [(0, 0, at(change(9000, text), 100)), (1, 0, at(row(9000), 900, server=server, reader=reader))])
-    held.end()
-    [first, *_] = [step for step in steps(held) if step.changes]
+    held = prefixes(2, (0, 0, at(change(9000, text), 100)), (1, 0, at(row(9000), 900, server=server, reader=reader)))
+    [first, *_] = [step for step in steps_of(held, at_end=True) if step.changes]
     assert ("by another server" in first.changes[0].doubt) is is_held
     assert first.rows.num_rows == (0 if is_held or server == 1 else 1)
 
@@ -210,11 +162,9 @@ def test_rows_of_another_server_in_its_second(text: str, server: int, reader: st
 @pytest.mark.parametrize(("ms", "rows"), [(8000, 0), (9000, 0), (11_000, 1)])
 def test_rows_of_another_server_wait_for_the_next_schema_change_of_a_second(ms: int, rows: int) -> None:
     """A statement of another table, behind which one stands that takes these rows away; it is dated by its start."""
-    held = prefixes(2)
     first, second = at(change(9000, "ALTER TABLE v ADD COLUMN x INT"), 100), at(change(ms, "RENAME TABLE t TO u"), 200)
-    give(held, [(0, 0, first), (0, 1, second), (1, 0, at(row(9000), 900, server=2))])
-    held.end()
-    [step, *_] = [step for step in steps(held) if step.changes]
+    held = prefixes(2, (0, 0, first), (0, 1, second), (1, 0, at(row(9000), 900, server=2)))
+    [step, *_] = [step for step in steps_of(held, at_end=True) if step.changes]
     assert (step.rows.num_rows, step.changes[0].doubt) == (rows, "")
 
 
@@ -222,26 +172,21 @@ def test_a_binlog_that_begins_anew_is_not_compared_with_the_one_before() -> None
     """RESET MASTER: in one partition places go back while times go on, which nothing that is sent again does."""
     hour = 3_600_000
     rows = [at(row(hour), 500, 120), at(row(2 * hour), 700, 120), at(row(30 * hour), 900)]
-    held = prefixes(3)
     reset = at(change(20 * hour, "TRUNCATE"), 300)
-    give(held, [(0, 0, reset), *((1, offset, event) for offset, event in enumerate(rows)), (2, 0, rows[0])])
-    held.end()
-    assert shown(steps(held)) == [(1, 0), (2, 0), (1, 1), "TRUNCATE", (1, 2)]
-    held = prefixes(2)
-    give(held, [(0, 0, at(change(50 * hour, "TRUNCATE"), 300)), *((1, n, event) for n, event in enumerate(rows[:2]))])
-    held.end()
-    assert shown(steps(held)) == [(1, 0), (1, 1), "TRUNCATE"], "a day earlier, without a row behind it"
-    held = prefixes(2)
+    held = prefixes(3, (0, 0, reset), *((1, offset, event) for offset, event in enumerate(rows)), (2, 0, rows[0]))
+    assert shown(steps_of(held, at_end=True)) == [(1, 0), (2, 0), (1, 1), "TRUNCATE", (1, 2)]
+    held = prefixes(
+        2, (0, 0, at(change(50 * hour, "TRUNCATE"), 300)), *((1, n, event) for n, event in enumerate(rows[:2]))
+    )
+    assert shown(steps_of(held, at_end=True)) == [(1, 0), (1, 1), "TRUNCATE"], "a day earlier, without a row behind it"
     again = [at(row(9000), 400), at(row(7000), 500), at(row(9000), 400), at(row(7000), 500)]
-    give(held, [(0, 0, at(change(8000, "TRUNCATE"), 450)), *((1, n, event) for n, event in enumerate(again))])
-    held.end()
-    assert shown(steps(held))[:2] == [(1, 0), "TRUNCATE"], "what is sent again"
+    held = prefixes(2, (0, 0, at(change(8000, "TRUNCATE"), 450)), *((1, n, event) for n, event in enumerate(again)))
+    assert shown(steps_of(held, at_end=True))[:2] == [(1, 0), "TRUNCATE"], "what is sent again"
 
 
 def test_positions_have_the_last_place_in_the_target() -> None:
     """That of the rows of a step; rows without a place leave it as it was."""
-    held = prefixes(2)
-    give(held, [(1, 0, at(row(1000), 100)), (1, 1, at(row(2000), 200)), (1, 2, row(3000)), (0, 0, row(9000))])
+    held = prefixes(2, (1, 0, at(row(1000), 100)), (1, 1, at(row(2000), 200)), (1, 2, row(3000)), (0, 0, row(9000)))
     places = [held.restart_positions[TOPIC, 1].place]
     while held.next_step(run_it, ONE_ROW):
         places.append(held.restart_positions[TOPIC, 1].place)
@@ -283,25 +228,21 @@ BY_COLUMNS: list[tuple[str, str, list[Change], int]] = [
 @pytest.mark.parametrize(("what", "text", "rows", "before"), BY_COLUMNS, ids=[case[0] for case in BY_COLUMNS])
 def test_columns_tell_on_which_side_a_row_is(what: str, text: str, rows: list[Change], before: int) -> None:
     """Of a schema change that is dated by the second in which it began, whatever the clock says."""
-    held = prefixes(2)
     later = wide(99_000, table="u")
-    give(held, [(0, 0, change(9000, text)), *((1, offset, row) for offset, row in enumerate([*rows, later]))])
-    assert shown(steps(held))[: before + 1] == [*((1, offset) for offset in range(before)), text], what
+    held = prefixes(2, (0, 0, change(9000, text)), *((1, offset, row) for offset, row in enumerate([*rows, later])))
+    assert shown(steps_of(held))[: before + 1] == [*((1, offset) for offset in range(before)), text], what
 
 
 def test_columns_tell_nothing_where_they_may_have_come_again() -> None:
     """Behind the next schema change of the table; nor where the time is exact, or the place tells."""
     again = [(0, 0, change(9000, DROP)), (0, 1, change(20_000, "ALTER TABLE t ADD COLUMN a INT"))]
     rows = [(1, 0, wide(10_000, "a")), (1, 1, wide(30_000, "a"))]
-    held = prefixes(2)
-    give(held, [*again, *rows])
-    assert shown(steps(held))[:2] == [(1, 0), DROP]
-    held = prefixes(2)
-    give(held, [(0, 0, change(9001, DROP)), *rows])
-    assert shown(steps(held))[:1] == [DROP]
-    held = prefixes(2)
-    give(held, [(0, 0, at(change(9000, DROP), 300)), (1, 0, at(wide(9000, "a"), 400))])
-    assert shown(steps(held))[:1] == [DROP]
+    held = prefixes(2, *again, *rows)
+    assert shown(steps_of(held))[:2] == [(1, 0), DROP]
+    held = prefixes(2, (0, 0, change(9001, DROP)), *rows)
+    assert shown(steps_of(held))[:1] == [DROP]
+    held = prefixes(2, (0, 0, at(change(9000, DROP), 300)), (1, 0, at(wide(9000, "a"), 400)))
+    assert shown(steps_of(held))[:1] == [DROP]
 
 
 UNREADABLE = Undecodable(Code.SCHEMA_CHANGE, "no statement")
@@ -309,24 +250,21 @@ UNREADABLE = Undecodable(Code.SCHEMA_CHANGE, "no statement")
 
 def test_a_schema_change_that_cannot_be_read_holds_back_all_partitions() -> None:
     """Nobody knows what it changes, nor when; what came before it in its partition is applied."""
-    held = prefixes(3)
     rows = [(1, 0, at(row(9000), 50)), (1, 1, at(row(9000), 200)), (2, 0, row(1000)), (2, 1, row(7000))]
-    give(held, [(0, 0, at(row(5000), 100)), (0, 1, UNREADABLE), *rows])
-    assert shown(steps(held)) == [(0, 0)]
+    held = prefixes(3, (0, 0, at(row(5000), 100)), (0, 1, UNREADABLE), *rows)
+    assert shown(steps_of(held)) == [(0, 0)]
     assert offsets(held) == [1, 0, 0]
     held = partition_backlog(held.restart_positions, ms_tso(10_000))
-    give(held, [(0, 1, UNREADABLE), *rows])
-    held.end()
-    assert steps(held) == [], "after a restart as well"
+    take_in(held, (0, 1, UNREADABLE), *rows)
+    assert steps_of(held, at_end=True) == [], "after a restart as well"
     assert [bad.entry.position.offset for bad in held.bad()] == [1]
 
 
 def test_schema_changes_before_an_unreadable_one_run() -> None:
     """With the rows before them, of a former server and of a newer one; then the bridge stops."""
-    held = prefixes(2)
     changes = [(0, 0, at(change(5000, "A"), 100, 1)), (0, 1, at(change(8000, "B"), 100, 1, 2)), (0, 2, UNREADABLE)]
-    give(held, [*changes, (1, 0, at(row(6000), 200, 1)), (1, 1, at(row(9000), 200, 1, 2))])
-    assert shown(steps(held)) == ["A", (1, 0), "B"]
+    held = prefixes(2, *changes, (1, 0, at(row(6000), 200, 1)), (1, 1, at(row(9000), 200, 1, 2)))
+    assert shown(steps_of(held)) == ["A", (1, 0), "B"]
     assert [bad.entry.position.offset for bad in held.bad()] == [2]
 
 
@@ -334,77 +272,70 @@ def test_a_bad_message_behind_the_end_of_a_replay_is_nobodys_matter() -> None:
     """What it holds back comes behind `until`, too."""
     held = prefixes(2, until=ms_tso(5000))
     bad = Undecodable(Code.MALFORMED, "it is no JSON", message_value="")
-    give(held, [(0, 0, row(1000)), (0, 1, row(6000)), (0, 2, bad), (0, 3, change(7000, "LATER"))])
-    give(held, [(1, 0, row(2000)), (1, 1, row(8000))])
-    assert shown(steps(held)) == [(0, 0), (1, 0)]
+    take_in(held, (0, 0, row(1000)), (0, 1, row(6000)), (0, 2, bad), (0, 3, change(7000, "LATER")))
+    take_in(held, (1, 0, row(2000)), (1, 1, row(8000)))
+    assert shown(steps_of(held)) == [(0, 0), (1, 0)]
     assert held.bad() == []
     assert held.is_at_bound
 
 
 def test_a_partition_that_is_still_read_holds_back_by_places() -> None:
     """What is unread of it is behind its last place, though its times may go back."""
-    held = prefixes(2)
-    give(held, [(0, 0, at(change(9000, "A"), 100)), (1, 0, at(row(8500), 99)), (1, 1, at(row(8500), 400))])
+    held = prefixes(2, (0, 0, at(change(9000, "A"), 100)), (1, 0, at(row(8500), 99)), (1, 1, at(row(8500), 400)))
     held.hold_for({(TOPIC, 0): 2})
-    assert shown(steps(held)) == [(1, 0), "A"]
-    give(held, [(0, 1, at(change(8000, "B"), 300))])
+    assert shown(steps_of(held)) == [(1, 0), "A"]
+    take_in(held, (0, 1, at(change(8000, "B"), 300)))
     held.hold_for({})
-    assert shown(steps(held)) == ["B", (1, 1)]
+    assert shown(steps_of(held)) == ["B", (1, 1)]
 
 
 def test_a_schema_change_waits_for_every_partition() -> None:
     """It runs when each has a later row, and what comes behind it comes behind it."""
-    held = prefixes(3)
-    give(held, [(0, 0, row(1)), (0, 1, change(5)), (0, 2, row(6)), (1, 0, row(4)), (1, 1, row(7))])
-    assert shown(steps(held)) == [(0, 0), (1, 0)]
+    held = prefixes(3, (0, 0, row(1)), (0, 1, change(5)), (0, 2, row(6)), (1, 0, row(4)), (1, 1, row(7)))
+    assert shown(steps_of(held)) == [(0, 0), (1, 0)]
     assert held.held_by() == [(TOPIC, 2)]
     assert offsets(held) == [1, 1, 0]
-    give(held, [(2, 0, row(2)), (2, 1, row(SECOND))])
-    assert shown(steps(held)) == [(2, 0), "ALTER", (0, 2), (1, 1), (2, 1)]
+    take_in(held, (2, 0, row(2)), (2, 1, row(SECOND)))
+    assert shown(steps_of(held)) == [(2, 0), "ALTER", (0, 2), (1, 1), (2, 1)]
     assert offsets(held) == [3, 2, 2]
 
 
 def test_a_partition_counts_as_idle_from_when_the_change_was_read() -> None:
     """Not from its own last message; what it brings before it is excused starts the time anew."""
-    held = prefixes(2)
-    give(held, [(1, 0, row(1))], now=0)
-    assert shown(steps(held)) == [(1, 0)]
-    give(held, [(0, 0, change(SECOND))], now=100)
-    assert steps(held) == []
+    held = prefixes(2, (1, 0, row(1)))
+    assert shown(steps_of(held)) == [(1, 0)]
+    take_in(held, (0, 0, change(SECOND)), now=100)
+    assert steps_of(held) == []
     assert held.silent(104.9, 5) == {}
-    give(held, [(1, 1, row(2))], now=104)
-    assert shown(steps(held)) == [(1, 1)]
+    take_in(held, (1, 1, row(2)), now=104)
+    assert shown(steps_of(held)) == [(1, 1)]
     assert held.silent(108.9, 5) == {}
     assert held.silent(109, 5) == {(TOPIC, 1): 2}
     held.count_as_passed((TOPIC, 1))
-    assert shown(steps(held)) == ["ALTER"]
+    assert shown(steps_of(held)) == ["ALTER"]
 
 
 def test_an_excuse_ends_when_the_partition_brings_something() -> None:
     """A partition that was idle, and is not any more, is waited for again."""
-    held = prefixes(3)
-    give(held, [(0, 0, change(SECOND))])
-    assert steps(held) == []
+    held = prefixes(3, (0, 0, change(SECOND)))
+    assert steps_of(held) == []
     held.count_as_passed((TOPIC, 1))
-    give(held, [(1, 0, row(2))])
+    take_in(held, (1, 0, row(2)))
     held.count_as_passed((TOPIC, 2))
-    assert shown(steps(held)) == [(1, 0)]
+    assert shown(steps_of(held)) == [(1, 0)]
     assert held.held_by() == [(TOPIC, 1)]
 
 
 def test_the_earliest_schema_change_comes_first() -> None:
     """By time, then by partition; later ones of other partitions are passed."""
-    held = prefixes(3)
-    give(held, [(0, 0, change(9, "late")), (1, 0, change(3, "early")), (2, 0, row(4)), (2, 1, row(10))])
-    assert shown(steps(held)) == ["early", (2, 0)]
-    held.end()
-    assert shown(steps(held)) == ["late", (2, 1)]
+    held = prefixes(3, (0, 0, change(9, "late")), (1, 0, change(3, "early")), (2, 0, row(4)), (2, 1, row(10)))
+    assert shown(steps_of(held)) == ["early", (2, 0)]
+    assert shown(steps_of(held, at_end=True)) == ["late", (2, 1)]
 
 
 def test_a_change_that_must_not_run_is_taken_out() -> None:
     """A copy, or one the filter leaves out, holds nobody back."""
-    held = prefixes(2)
-    give(held, [(0, 0, change(3, "copy")), (0, 1, row(4)), (1, 0, row(5)), (1, 1, row(2))])
+    held = prefixes(2, (0, 0, change(3, "copy")), (0, 1, row(4)), (1, 0, row(5)), (1, 1, row(2)))
     step = held.next_step(lambda *_: None, TRANSACTION)
     assert step is not None
     assert shown([step]) == [(0, 1), (1, 0), (1, 1)]
@@ -413,10 +344,11 @@ def test_a_change_that_must_not_run_is_taken_out() -> None:
 
 def test_until_stops_each_partition_at_its_first_row_at_or_above() -> None:
     """A prefix stays one; a schema change above it is not run; below it nobody is waited for that stands there."""
-    held = prefixes(2, until=ms_tso(5))
-    give(held, [(0, 0, row(1)), (0, 1, row(5)), (0, 2, row(2)), (1, 0, change(3)), (1, 1, change(5, "no"))])
+    held = prefixes(
+        2, (0, 0, row(1)), (0, 1, row(5)), (0, 2, row(2)), (1, 0, change(3)), (1, 1, change(5, "no")), until=ms_tso(5)
+    )
     assert not held.is_at_bound
-    assert shown(steps(held)) == [(0, 0), "ALTER"]
+    assert shown(steps_of(held)) == [(0, 0), "ALTER"]
     assert offsets(held) == [1, 1]
     assert held.is_at_bound
 
@@ -434,7 +366,7 @@ def test_what_lies_below_the_start_counts_as_applied() -> None:
         0.0,
     )
     assert dropped == 2
-    assert shown(steps(held)) == [(0, 1), (0, 3)]
+    assert shown(steps_of(held)) == [(0, 1), (0, 3)]
 
 
 @pytest.mark.parametrize(
@@ -457,9 +389,8 @@ def test_what_may_lie_behind_the_start_is_applied(event_ms: int, begin: int, *, 
 
 def test_positions_are_exact() -> None:
     """Each transaction's: behind the last message of each partition whose rows it holds; a message is one."""
-    held = prefixes(2)
     many = [(0, 1, row(3, i)._replace(index=i)) for i in range(3)]
-    give(held, [(0, 0, row(1)), *many, (0, 5, row(9)), (1, 7, row(2))])
+    held = prefixes(2, (0, 0, row(1)), *many, (0, 5, row(9)), (1, 7, row(2)))
     numbers, found = list[int](), [offsets(held)]
     while step := held.next_step(run_it, ONE_ROW):
         numbers += step.rows["commit_ts"].to_pylist()
@@ -471,18 +402,22 @@ def test_positions_are_exact() -> None:
 
 def test_a_bad_message_stops_all_partitions() -> None:
     """Under `stop`: a schema change of whatever time may be behind it."""
-    held = prefixes(2)
-    give(held, [(0, 0, row(1)), (0, 1, BAD), (0, 2, row(2)), (1, 0, row(3)), (1, 1, change(4)), (1, 2, row(5))])
-    held.end()
-    assert shown(steps(held)) == [(0, 0)]
+    held = prefixes(2, (0, 0, row(1)), (0, 1, BAD), (0, 2, row(2)), (1, 0, row(3)), (1, 1, change(4)), (1, 2, row(5)))
+    assert shown(steps_of(held, at_end=True)) == [(0, 0)]
     assert [bad.entry.position.offset for bad in held.bad()] == [1]
     assert offsets(held) == [1, 0]
 
 
 def test_a_bad_message_is_put_aside_by_the_transaction_that_passes_it() -> None:
     """Under `quarantine`: once, with the first positions behind it."""
-    held = prefixes(2, on_bad_message=OnBadMessage(quarantine=True, protocol="ckafka"))
-    give(held, [(0, 0, row(1)), (0, 1, BAD), (0, 2, row(5)), (1, 0, row(3))])
+    held = prefixes(
+        2,
+        (0, 0, row(1)),
+        (0, 1, BAD),
+        (0, 2, row(5)),
+        (1, 0, row(3)),
+        on_bad_message=OnBadMessage(quarantine=True, protocol="ckafka"),
+    )
     assert held.quarantined == ()
     found = []
     while held.next_step(run_it, ONE_ROW):
@@ -506,16 +441,14 @@ def test_what_waits_is_counted_in_bytes_too() -> None:
 
 def test_what_waits_beyond_the_memory_goes_to_disk() -> None:
     """And comes back the same."""
-    held = prefixes(2, most=Amount(2, 1 << 20))
     placed = [(1, offset, row(10 + offset, offset)) for offset in range(9)]
-    give(held, [(0, 0, change(5)), *placed])
-    assert steps(held) != []
-    held = prefixes(3, most=Amount(2, 1 << 20))
-    give(held, [(0, 0, change(5)), *placed])
-    assert steps(held) == []
+    held = prefixes(2, (0, 0, change(5)), *placed, most=Amount(2, 1 << 20))
+    assert steps_of(held) != []
+    held = prefixes(3, (0, 0, change(5)), *placed, most=Amount(2, 1 << 20))
+    assert steps_of(held) == []
     held.spill()
-    give(held, [(2, 0, row(99))])
-    found = steps(held, Amount(2, 1 << 20))
+    take_in(held, (2, 0, row(99)))
+    found = steps_of(held, Amount(2, 1 << 20))
     assert shown(found) == ["ALTER", *((1, offset) for offset in range(9)), (2, 0)]
     assert max(step.rows.num_rows for step in found) <= 2
     assert [literal for step in found for literal in step.rows["after"].to_pylist()][:9] == [str(i) for i in range(9)]
@@ -523,16 +456,15 @@ def test_what_waits_beyond_the_memory_goes_to_disk() -> None:
 
 def test_boundaries_take_over_where_all_have_reached_the_same_moment() -> None:
     """Rows at or above it wait meanwhile; progress then stands at that moment, the frontier where boundaries were."""
-    held = prefixes(2)
     with_tso = row(50)._replace(by_time=False)
-    give(held, [(0, 0, row(3)), (0, 1, boundary(ms_tso(4))), (1, 0, row(9))])
-    assert len(steps(held)) == 1
+    held = prefixes(2, (0, 0, row(3)), (0, 1, boundary(ms_tso(4))), (1, 0, row(9)))
+    assert len(steps_of(held)) == 1
     assert held.settle() is None, "partition 1 has no boundary behind its last change without a TSO"
-    give(held, [(1, 1, boundary(ms_tso(4)))])
+    take_in(held, (1, 1, boundary(ms_tso(4))))
     assert held.settle() is None
     assert held.settling is not None
-    give(held, [(0, 2, with_tso), (0, 3, boundary(ms_tso(60))), (1, 2, boundary(ms_tso(70)))])
-    assert steps(held) == []
+    take_in(held, (0, 2, with_tso), (0, 3, boundary(ms_tso(60))), (1, 2, boundary(ms_tso(70))))
+    assert steps_of(held) == []
     ts = held.settle()
     assert ts == ms_tso(9) + 1
     assert held.settled_positions(ts) == {
@@ -541,32 +473,30 @@ def test_boundaries_take_over_where_all_have_reached_the_same_moment() -> None:
     }
     held.end()
     assert held.settle() is None
-    assert shown(steps(held)) == [(0, 2)]
+    assert shown(steps_of(held)) == [(0, 2)]
 
 
 def test_nothing_overtakes_what_is_still_being_read() -> None:
     """A partition that is not read to its end may hold a schema change: rows with a later time than its last one wait,
     as after a start far behind."""
-    held = prefixes(3)
-    give(held, [(0, 0, row(1)), (0, 1, row(4)), (1, 0, row(2)), (1, 1, row(5)), (2, 0, row(9))])
+    held = prefixes(3, (0, 0, row(1)), (0, 1, row(4)), (1, 0, row(2)), (1, 1, row(5)), (2, 0, row(9)))
     held.hold_for({(TOPIC, 0): 4, (TOPIC, 1): 2, (TOPIC, 2): 1})
-    assert shown(steps(held)) == [(0, 0), (1, 0), (0, 1)]
+    assert shown(steps_of(held)) == [(0, 0), (1, 0), (0, 1)]
     assert held.slowest() == (TOPIC, 0)
-    give(held, [(0, 2, change(4)), (0, 3, row(9))])
+    take_in(held, (0, 2, change(4)), (0, 3, row(9)))
     held.hold_for({(TOPIC, 0): 4, (TOPIC, 1): 2, (TOPIC, 2): 1})
     assert held.slowest() is None
-    assert shown(steps(held)) == ["ALTER", (1, 1), (0, 3), (2, 0)]
+    assert shown(steps_of(held)) == ["ALTER", (1, 1), (0, 3), (2, 0)]
 
 
 def test_a_waiting_schema_change_is_not_passed_by_what_is_held_for_another_reason() -> None:
     """A row that waits for a slower partition, and is not later than the schema change, comes before it."""
-    held = prefixes(3)
-    give(held, [(0, 0, change(SECOND + 8)), (1, 0, row(6)), (1, 1, row(SECOND + 9)), (2, 0, row(3))])
+    held = prefixes(3, (0, 0, change(SECOND + 8)), (1, 0, row(6)), (1, 1, row(SECOND + 9)), (2, 0, row(3)))
     held.hold_for({(TOPIC, 2): 2})
-    assert shown(steps(held)) == [(2, 0)]
-    give(held, [(2, 1, row(SECOND + 10))])
+    assert shown(steps_of(held)) == [(2, 0)]
+    take_in(held, (2, 1, row(SECOND + 10)))
     held.hold_for({})
-    assert shown(steps(held)) == [(1, 0), "ALTER", (1, 1), (2, 1)]
+    assert shown(steps_of(held)) == [(1, 0), "ALTER", (1, 1), (2, 1)]
 
 
 BINLOG = place_in_binlog("up", "binlog.000001", 4, "1")
@@ -596,7 +526,7 @@ def test_debeziums_rows_without_a_key_stop_in_a_topic_of_several_partitions(
     held, one = prefixes(partitions), row(5)._replace(key=key, place=place)
     if stops:
         with pytest.raises(ApplyError, match=rf"rows of m\.t have no key in a topic of 2 partitions.*at {TOPIC}/1/0"):
-            give(held, [(0, 0, row(4)), (1, 0, one)])
+            take_in(held, (0, 0, row(4)), (1, 0, one))
     else:
-        give(held, [(partitions - 1, 0, one)])
-        assert shown(steps(held)) == [(partitions - 1, 0)]
+        take_in(held, (partitions - 1, 0, one))
+        assert shown(steps_of(held)) == [(partitions - 1, 0)]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import cProfile
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from structlog.testing import capture_logs
 
 from bridge.events import NO_PRIMARY_KEY, RowChange
-from bridge.model import PartitionStart, SchemaChange
-from bridge.pipeline.applier import TRANSACTION
+from bridge.model import PartitionStart
+from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog
 from bridge.protocols.values.event_time import place_of_sending
 from bridge.tso import ms_tso
-from tests.support.models import partition_backlog
+from tests.support.models import partition_backlog, prefixes, steps_of, take_in
 from tests.support.upstreams import TOPIC, Change, events_table, row_change, schema_change
 
 SECOND = 1_790_000_000_000
@@ -32,24 +31,17 @@ def change(text: str, made: int = 0, batch: int = 7) -> Any:
     return schema_change(ms_tso(SECOND), text)._replace(by_time=True, place=place_of_sending(MADE + made, batch))
 
 
-def run_it(found: SchemaChange, by_time: bool) -> SchemaChange:  # noqa: ARG001
-    return found
-
-
 def end_of(*placed: tuple[int, int, Change]) -> str:
     """On which side of the first schema change the first row came, or that it was held."""
-    starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)}
-    held = partition_backlog(starts)
-    read = {(TOPIC, p): max(offset for q, offset, _ in placed if q == p) + 1 for p in range(2)}
-    held.take_in(events_table(list(placed)), read, 0.0)
-    held.end()
-    count = 0
-    while step := held.next_step(run_it, TRANSACTION):
-        held.release()
-        count += step.rows.num_rows
-        if step.changes:
-            return "held" if step.changes[0].doubt else "before" if count else "behind"
-    raise AssertionError("the schema change never came")
+    steps = steps_of(prefixes(2, *placed), at_end=True)
+    number = next(number for number, step in enumerate(steps) if step.changes)
+    rows = sum(step.rows.num_rows for step in steps[: number + 1])
+    return "held" if steps[number].changes[0].doubt else "before" if rows else "behind"
+
+
+def doubts_of(held: PartitionBacklog, words: str) -> list[bool]:
+    """Whether each schema change that is due at the end is in doubt with these words."""
+    return [words in change.doubt for step in steps_of(held, at_end=True) for change in step.changes]
 
 
 @pytest.mark.parametrize(
@@ -105,17 +97,17 @@ def test_without_places_and_sendings_the_second_is_unclear(beside: Change, end: 
 def test_without_places_a_row_waits_for_each_schema_change_of_its_second() -> None:
     """It may be behind the last one, so it does not come before the first one."""
     changes = [_without_place(change(text)) for text in ("CREATE TABLE u LIKE t", "DROP TABLE t")]
-    held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)})
-    told: list[tuple[int, list[bool]]] = []
+    held = prefixes(2)
     for number, one in enumerate(changes):
-        held.take_in(events_table([(0, number, one)]), {(TOPIC, 0): number + 1, (TOPIC, 1): 0}, 0.0)
-        assert held.next_step(run_it, TRANSACTION) is None
-    held.take_in(events_table([(1, 0, _without_place(row(0, 0, 0)))]), {(TOPIC, 1): 1}, 0.0)
-    held.end()
-    while step := held.next_step(run_it, TRANSACTION):
-        held.release()
-        told.append((step.rows.num_rows, [bool(one.doubt) for one in step.changes]))
-    assert told == [(0, [False]), (0, [True]), (1, [])]
+        take_in(held, (0, number, one))
+        assert steps_of(held) == []
+    take_in(held, (1, 0, _without_place(row(0, 0, 0))))
+    steps = steps_of(held, at_end=True)
+    assert [(step.rows.num_rows, [bool(one.doubt) for one in step.changes]) for step in steps] == [
+        (0, [False]),
+        (0, [True]),
+        (1, []),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -160,15 +152,8 @@ def test_what_takes_rows_or_keys_away_is_held(text: str) -> None:
     assert end_of((0, 0, change(text)), (1, 0, row(0, 0, 7))) == "held"
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "ALTER TABLE t ADD INDEX i (id)",
-        "ALTER TABLE t ADD COLUMN v INT",
-        "CREATE TABLE m.w (id INT)",
-        "ALTER TABLE t MODIFY v BIGINT",
-    ],
-)
+@pytest.mark.parametrize("text", ["ALTER TABLE t ADD INDEX i (id)", "ALTER TABLE t ADD COLUMN v INT",
+    "CREATE TABLE m.w (id INT)", "ALTER TABLE t MODIFY v BIGINT"])  # fmt: skip
 def test_what_takes_no_row_away_is_not_held(text: str) -> None:
     """Its rows are right on either side, or tell by their columns."""
     assert end_of((0, 0, change(text)), (1, 0, row(0, 0, 7))) == "before"
@@ -188,24 +173,14 @@ def test_rows_that_come_again_behind_later_ones_hold_nothing() -> None:
 
 def test_a_row_in_the_target_that_may_be_behind_it_holds_it() -> None:
     """The schema change was read too late."""
-    starts = {(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)}
-    held = partition_backlog(starts)
-    for read, event in (((TOPIC, 1), row(0, 100, 8)), ((TOPIC, 0), change("TRUNCATE TABLE t"))):
-        held.take_in(events_table([(read[1], 0, event)]), {read: 1}, 0.0)
-        held.end()
-        step = held.next_step(run_it, TRANSACTION)
-        assert step is not None
-        held.release()
-        doubts = [one.doubt for one in step.changes]
-    assert ["came too late" in doubt for doubt in doubts] == [True]
+    held = prefixes(2, (1, 0, row(0, 100, 8)))
+    assert [step.rows.num_rows for step in steps_of(held, at_end=True)] == [1]
+    take_in(held, (0, 0, change("TRUNCATE TABLE t")))
+    assert doubts_of(held, "came too late") == [True]
 
 
-KEYLESS = [
-    row(es, made, batch)._replace(key=NO_PRIMARY_KEY)
-    for es, made, batch in (
-        *((0, 0, 7), (2_000, 10, 8), (0, 9_000, 1), (2_000, 9_000, 1), (3_000, 9_000, 2), (2_000, 9_001, 2)),
-    )
-]
+MADE_AT = [(0, 0, 7), (2_000, 10, 8), (0, 9_000, 1), (2_000, 9_000, 1), (3_000, 9_000, 2), (2_000, 9_001, 2)]
+KEYLESS = [row(*at)._replace(key=NO_PRIMARY_KEY) for at in MADE_AT]
 
 
 @pytest.mark.parametrize(
@@ -218,31 +193,21 @@ KEYLESS = [
 )
 def test_rows_without_a_key_of_a_canal_without_gtids_are_named(placed: list[Change], taken: int, is_said: bool) -> None:
     """They may be sent again, which nothing tells where Kafka refused a batch."""
-    held = partition_backlog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)})
+    held, events = prefixes(1), [(0, n, one) for n, one in enumerate(placed)]
     with capture_logs() as logs:
         for first in range(0, len(placed), taken):
-            part = list(enumerate(placed))[first : first + taken]
-            held.take_in(events_table([(0, n, one) for n, one in part]), {(TOPIC, 0): first + len(part)}, 0.0)
-            step = held.next_step(run_it, TRANSACTION)
-            assert step is not None
-            held.release()
+            take_in(held, *events[first : first + taken])
+            assert len(steps_of(held)) == 1
     assert [one["table"] for one in logs] == ["m.t"] * is_said
 
 
 @pytest.mark.parametrize(("shards", "is_held"), [(("m.s1", "m.s2"), False), (("m.s1", "m.s1"), True)])
 def test_rows_of_merged_shards_come_in_any_order(shards: tuple[str, str], is_held: bool) -> None:
     """Only an earlier row of one shard shows that its sender sends rows again."""
-    held = partition_backlog({(TOPIC, p): PartitionStart(0, 0, 0, 0) for p in range(2)})
     rows = [row(ms, 0, 0)._replace(place=None, cut=shard) for ms, shard in zip((21, 11), shards, strict=True)]
     statement = _without_place(change("ALTER TABLE t MODIFY v BIGINT"))._replace(commit_ts=ms_tso(SECOND + 31))
     told = [(1, n, one) for n, one in enumerate(rows)]
-    held.take_in(events_table([*told, (0, 0, statement)]), {(TOPIC, 0): 1, (TOPIC, 1): 2}, 0.0)
-    held.end()
-    doubts = []
-    while step := held.next_step(run_it, TRANSACTION):
-        held.release()
-        doubts += ["in the midst" in one.doubt for one in step.changes]
-    assert doubts == [is_held]
+    assert doubts_of(prefixes(2, *told, (0, 0, statement)), "in the midst") == [is_held]
 
 
 LIKE = ("ALTER TABLE m.t DROP INDEX u", "CREATE TABLE m.u LIKE m.t")
@@ -265,32 +230,19 @@ def test_schema_changes_that_canal_sent_to_two_topics_at_once(
     """Canal sends the topics of a batch side by side (canal.mq.dynamicTopic), so nothing tells which came first."""
     held = partition_backlog({(topic, 0): PartitionStart(0, 0, 0, 0) for topic in (TOPIC, "other")})
     for topic, event in ((TOPIC, change(texts[0])), ("other", change(texts[1], made, batch))):
-        events = events_table([(0, 0, event)])
-        at = events.schema.get_field_index("topic")
-        events = events.set_column(at, events.schema.field(at), pa.array([topic], events.schema.field(at).type))
-        held.take_in(events, {(topic, 0): 1}, 0.0)
-    held.end()
-    doubts = []
-    while step := held.next_step(run_it, TRANSACTION):
-        held.release()
-        doubts += ["in one batch" in one.doubt for one in step.changes]
-    assert doubts == [is_held, False]
+        held.take_in(events_table([(0, 0, event)], topic), {(topic, 0): 1}, 0.0)
+    assert doubts_of(held, "in one batch") == [is_held, False]
 
 
 def calls_for(count: int) -> int:
     """How many functions are called to order so many schema changes of one second, with a row behind each."""
-    profile, held = cProfile.Profile(), partition_backlog({(TOPIC, 0): PartitionStart(0, 0, 0, 0)})
     made = [(change(f"CREATE TABLE m.t{n} (id INT PRIMARY KEY)", n, n), row(0, n, n, f"t{n}")) for n in range(count)]
     events = [event for pair in made for event in pair]
-    held.take_in(events_table([(0, at, event) for at, event in enumerate(events)]), {(TOPIC, 0): len(events)}, 0.0)
-    held.end()
-    ran = 0
+    profile, held = cProfile.Profile(), prefixes(1, *((0, at, event) for at, event in enumerate(events)))
     profile.enable()
-    while step := held.next_step(run_it, TRANSACTION):
-        held.release()
-        ran += len(step.changes)
+    steps = steps_of(held, at_end=True)
     profile.disable()
-    assert ran == count
+    assert sum(len(step.changes) for step in steps) == count
     return sum(int(entry.callcount) for entry in profile.getstats())
 
 
