@@ -112,6 +112,11 @@ def test_schema_changes_of_two_partitions_run_in_the_order_of_their_places() -> 
     assert shown(steps_of(held, at_end=True)) == ["first", "second"]
 
 
+def restarted(held: PartitionBacklog) -> PartitionBacklog:
+    """What another process makes of the positions."""
+    return partition_backlog(load_positions(dump_positions(held.restart_positions)), ms_tso(10_000))
+
+
 LATE: list[tuple[str, Change, bool]] = [
     ("rows behind it are in the target", at(change(9000, "TRUNCATE TABLE t"), 300), True),
     ("rows before it are", at(change(9000, "TRUNCATE TABLE t"), 500), False),
@@ -133,13 +138,34 @@ def test_a_schema_change_that_comes_too_late(what: str, event: Change, is_late: 
     where one reader went from server to server."""
     held = prefixes(2, (1, 0, at(row(9000), 400)))
     assert shown(steps_of(held)) == [(1, 0)]
-    if is_restarted:
-        progress = load_positions(dump_positions(held.restart_positions))
-        held = partition_backlog(dict(progress), ms_tso(10_000))
+    held = restarted(held) if is_restarted else held
     take_in(held, (0, 0, event))
     [step] = steps_of(held, at_end=True)
     assert bool(step.changes[0].doubt) is is_late, what
     assert not is_late or "rows of cdc/1" in step.changes[0].doubt
+
+
+ALTERS = "ALTER TABLE t ADD COLUMN v INT"
+
+
+@pytest.mark.parametrize(
+    ("of_t", "of_u", "text", "is_restarted", "is_late"),
+    [
+        *((100, 300, ALTERS, False, False), (300, 100, ALTERS, False, True), (300, 100, ALTERS.upper(), False, True)),
+        (100, 300, "DROP DATABASE m", False, True),
+        (100, 300, ALTERS, True, True),  # progress keeps the last row of each partition, of whichever table
+    ],
+)
+def test_only_rows_of_its_tables_make_one_late(
+    of_t: int, of_u: int, text: str, is_restarted: bool, is_late: bool
+) -> None:
+    """Rows of another table that stand behind it do not hold it."""
+    held = prefixes(3, (1, 0, at(row(9000), of_t)), (2, 0, at(row(9000)._replace(table="u"), of_u)))
+    assert len(steps_of(held)) == 1
+    held = restarted(held) if is_restarted else held
+    take_in(held, (0, 0, at(change(9000, text), 200)))
+    [step] = steps_of(held, at_end=True)
+    assert ("it came too late: rows of cdc/" in step.changes[0].doubt) is is_late
 
 
 @pytest.mark.parametrize(

@@ -53,45 +53,6 @@ def test_one_that_came_late_waits_for_the_operator(target: str, decision: Journa
     assert sql(target, "SELECT id FROM m.t") == left
 
 
-def of_table(table: str, event: Change) -> Change:
-    return event._replace(table=table)
-
-
-ALTERS = "ALTER TABLE t ADD COLUMN v INT"
-
-
-@pytest.mark.parametrize(
-    ("rows", "late", "is_held"),
-    [
-        ([(1, row(100, 1)), (2, of_table("u", row(300, 1)))], ALTERS, False),
-        ([(1, row(300, 1)), (2, of_table("u", row(100, 1)))], ALTERS, True),
-        ([(1, row(300, 1)), (2, of_table("u", row(100, 1)))], ALTERS.upper(), True),
-        ([(1, row(100, 1)), (2, of_table("u", row(300, 1)))], "DROP DATABASE m", True),
-    ],
-)
-def test_only_rows_of_its_tables_make_one_late(
-    target: str, rows: list[tuple[int, Change]], late: str, *, is_held: bool
-) -> None:
-    """Rows of another table that stand behind it do not hold it."""
-    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "CREATE TABLE m.u LIKE m.t", "DO 0")
-    placed_rows = [(p, n, event) for n, (p, event) in enumerate(rows)]
-    events = events_table([*placed_rows, (0, 0, change(200, late))])
-    if is_held:
-        with pytest.raises(HeldError, match="it came too late"):
-            run_all(target, events, batch=1, boundary_seconds=0)
-    else:
-        run_all(target, events, batch=1, boundary_seconds=0)
-
-
-def test_behind_a_restart_rows_of_any_table_make_one_late(target: str) -> None:
-    """Progress keeps the last row of each partition, of whichever table."""
-    sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "CREATE TABLE m.u LIKE m.t", "DO 0")
-    rows = [(1, 0, row(100, 1)), (2, 0, of_table("u", row(300, 1)))]
-    run_all(target, events_table(rows))
-    with pytest.raises(HeldError, match="it came too late: rows of cdc/2"):
-        run_all(target, events_table([*rows, (0, 0, change(200, ALTERS))]))
-
-
 def seconds(event: Change, second: int) -> Any:
     """An event as official Canal without GTIDs dates it."""
     return event._replace(commit_ts=ms_tso(START + 1000 * second), by_time=True)
