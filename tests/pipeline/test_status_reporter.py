@@ -14,8 +14,8 @@ from bridge.model import RowCounts, TableName
 from bridge.mysql.apply.writer import Writer, WriterCounts
 from bridge.pipeline.applier import Counts
 from bridge.pipeline.heartbeat import QUIET_SECONDS, StatusReporter
-from tests.pipeline.by_partitions.test_partition_order import Bench, change, row
-from tests.support.models import give
+from tests.pipeline.by_partitions.test_partition_order import bench_of, change, row
+from tests.support.models import Bench, give
 from tests.support.pipelines import admin, opened
 from tests.support.upstreams import TOPIC, boundary, in_one_partition, row_change
 
@@ -39,7 +39,7 @@ def hours_ago(hours: int) -> int:
 
 def test_a_quiet_source_without_boundaries_has_no_lag() -> None:
     """However old its newest change is.  While changes come, their age shows a sender that is late."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, row(hours_ago(2), 1)))
     assert lags(bench) == (2 * HOUR, 0)
     bench.wait(QUIET_SECONDS)
@@ -52,7 +52,7 @@ def test_a_quiet_source_without_boundaries_has_no_lag() -> None:
 
 def test_a_source_is_not_quiet_while_it_holds_more_or_is_away() -> None:
     """A micro-batch that was cut, and a Kafka that does not answer."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, row(hours_ago(2), 1)), is_cut=True)
     bench.wait(HOUR)
     assert lags(bench) == (2 * HOUR, 0)
@@ -66,7 +66,7 @@ def test_a_source_is_not_quiet_while_it_holds_more_or_is_away() -> None:
 
 def test_messages_that_the_filter_excludes_are_no_lag() -> None:
     """They come all the time, and no change of theirs is read: its age is not known, and everything else is applied."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, row(hours_ago(2), 1)))
     for offset in range(1, 21):
         bench.clock.now += 1
@@ -78,7 +78,7 @@ def test_messages_that_the_filter_excludes_are_no_lag() -> None:
 
 def test_what_waits_though_the_source_is_quiet_is_the_lag_of_applying() -> None:
     """A schema change that waits for the other partition has waited since it was read, whenever that was upstream."""
-    bench = Bench()
+    bench = bench_of()
     bench.ends = None
     bench.take((0, 0, change(hours_ago(2))), (0, 1, row(hours_ago(2), 1)))
     bench.wait(HOUR)
@@ -87,7 +87,7 @@ def test_what_waits_though_the_source_is_quiet_is_the_lag_of_applying() -> None:
 
 def test_the_lag_of_a_source_that_nobody_reads_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     """While the operator holds a schema change, the applier waits for nothing else."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, row(hours_ago(2), 1)))
     monkeypatch.setattr(bench.applier, "_held", "DROP TABLE is held")
     assert StatusReporter(bench.applier, WRITER, ENDS, 0).status().source_lag is None
@@ -97,7 +97,7 @@ class Busy:
     """An applier at work: whenever something of it is looked at, it has committed another row change."""
 
     def __init__(self) -> None:
-        self._bench, self._counts = Bench(), Counts()
+        self._bench, self._counts = bench_of(), Counts()
 
     def __getattr__(self, name: str) -> Any:
         self._counts.note_applied({TableName("m", "t"): RowCounts(1)}, ())

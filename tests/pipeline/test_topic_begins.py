@@ -8,15 +8,12 @@ from bridge.errors import UsageError
 from bridge.events import Event, RowChange
 from bridge.model import PartitionStart, Positions, goes_by_partition
 from bridge.mysql.state.progress import Progress, ProgressTable, dump_positions, load_positions
-from bridge.pipeline.applier import Applier, ApplierConfig, Counts, IdlePolicy
-from bridge.pipeline.assembly import make_applier
 from bridge.sources.kafka.topic_guard import begins_of
 from bridge.tso import ms_tso
-from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
 from tests.support.command import bridge
-from tests.support.models import FakeWriter, give
+from tests.support.models import Bench, FakeTarget
 from tests.support.pipelines import admin
-from tests.support.upstreams import boundary, events_table, row_change, schema_change
+from tests.support.upstreams import boundary, row_change, schema_change
 
 READ = PartitionStart(5, 0, 5)
 BY_PARTITION = PartitionStart(5, 0, 5, 1)
@@ -74,27 +71,16 @@ def test_progress_remembers_them() -> None:
     assert dump_positions(OLD) == '{"a":{"0":[5,0,5,null]}}'
 
 
-class Bench:
+def bench_of(applied_ts: int, begin: int, *, by_partition: bool) -> Bench:
     """A pipeline that has read the topic a, and gets the topic b."""
+    start = PartitionStart(0, applied_ts, 0, applied_ts if by_partition else None)
+    target = FakeTarget(applied_ts=applied_ts, positions={("a", 0): start})
+    return Bench([("a", 0), ("b", 0)], target, by_partition=by_partition, begins={"a": 0, "b": begin})
 
-    def __init__(self, applied_ts: int, begin: int, *, by_partition: bool) -> None:
-        start = PartitionStart(0, applied_ts, 0, applied_ts if by_partition else None)
-        self.target = Target(upstream=Upstream([], {}, [], []))
-        self.target.applied_ts, self.target.positions = applied_ts, {("a", 0): start}
-        self._begins, self._by_partition = {"a": 0, "b": begin}, by_partition
-        self.applier = self.started()
 
-    def started(self) -> Applier:
-        """As after a restart."""
-        config = ApplierConfig(idle=IdlePolicy(10, lambda _: {}), begins=self._begins)
-        known = progress(self.target.positions, self.target.applied_ts)
-        assert goes_by_partition(known.positions) == self._by_partition
-        writer, lows = FakeWriter(self.target, None), {("a", 0): 0, ("b", 0): 0}
-        return make_applier(writer, known, lows, config, Counts(), by_partition=self._by_partition)  # type: ignore[arg-type]
-
-    def take(self, topic: str, first: int, *events: Event) -> None:
-        found = events_table([(0, first + n, event) for n, event in enumerate(events)], topic)
-        give(self.applier, found)
+def take(bench: Bench, topic: str, first: int, *events: Event) -> None:
+    """Messages of a topic from an offset on."""
+    bench.take(*((0, first + n, event) for n, event in enumerate(events)), topic=topic)
 
 
 def row(ts: int, *, by_time: bool = False) -> RowChange:
@@ -104,15 +90,16 @@ def row(ts: int, *, by_time: bool = False) -> RowChange:
 
 def test_by_boundaries() -> None:
     """Nothing of b below its beginning is written, nor counted as late, and a's rows are all; also after a restart."""
-    bench = Bench(100, 130, by_partition=False)
-    bench.take("a", 0, row(105), row(120), row(140), boundary(200))
-    bench.take("b", 0, row(50), row(110), schema_change(115, ALTER), row(129), row(131), boundary(140))
+    bench = bench_of(100, 130, by_partition=False)
+    take(bench, "a", 0, row(105), row(120), row(140), boundary(200))
+    take(bench, "b", 0, row(50), row(110), schema_change(115, ALTER), row(129), row(131), boundary(140))
     assert bench.target.ids == [105, 120, 131]
     assert bench.target.applied_ts == 140
     assert bench.target.positions["b", 0].begin == 130
+    assert goes_by_partition(bench.target.positions) is False
     bench.applier = bench.started()
-    bench.take("b", 0, row(50), row(110), schema_change(115, ALTER), row(129), row(131), row(150), boundary(200))
-    bench.take("a", 0, row(105), row(120), row(140), boundary(200))
+    take(bench, "b", 0, row(50), row(110), schema_change(115, ALTER), row(129), row(131), row(150), boundary(200))
+    take(bench, "a", 0, row(105), row(120), row(140), boundary(200))
     assert bench.target.ids == [105, 120, 131, 140, 150]
     assert bench.target.ran == []
     assert bench.applier.counts.late == 0
@@ -128,15 +115,16 @@ def test_by_partition(by_time: bool) -> None:
     def at(ts: int) -> Event:
         return row(ts * unit, by_time=by_time)
 
-    bench = Bench(100 * unit, 80 * unit, by_partition=True)
+    bench = bench_of(100 * unit, 80 * unit, by_partition=True)
     change = schema_change(75 * unit, ALTER)._replace(by_time=by_time)
-    bench.take("b", 0, at(50), change, at(79), at(81))
-    bench.take("a", 0, at(101))
+    take(bench, "b", 0, at(50), change, at(79), at(81))
+    take(bench, "a", 0, at(101))
     assert sorted(bench.target.ids) == [81 * unit, 101 * unit]
     assert bench.target.ran == []
     assert bench.target.positions["b", 0] == PartitionStart(4, 0, 4, 0, 80 * unit, seen=81 * unit)
+    assert goes_by_partition(bench.target.positions)
     bench.applier = bench.started()
-    bench.take("b", 4, at(82), at(79))
+    take(bench, "b", 4, at(82), at(79))
     assert sorted(bench.target.ids) == [81 * unit, 82 * unit, 101 * unit]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from hypothesis import HealthCheck, settings
@@ -13,11 +13,12 @@ from hypothesis import HealthCheck, settings
 from bridge.events import Event
 from bridge.filters.routes import Routes
 from bridge.model import NO_ENDS, Advance, Column, PartitionId, PartitionStart, SchemaChange, Table, TableName
-from bridge.mysql.apply.writer import OnHeld, StatementSource, no_statements, raise_held
+from bridge.mysql.apply.writer import OnHeld, StatementSource, Writer, no_statements, raise_held
 from bridge.mysql.schema_changes.ddl_runner import Unreadable
 from bridge.mysql.state.progress import Progress
 from bridge.phases import PhaseClock
-from bridge.pipeline.applier import TRANSACTION, Applier, ApplierConfig
+from bridge.pipeline.applier import TRANSACTION, Applier, ApplierConfig, Counts, IdlePolicy
+from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.by_partitions.partition_backlog import PartitionBacklog, Step
 from bridge.pipeline.by_partitions.repeated_rows import RepeatedRows
 from bridge.pipeline.order import Starts
@@ -67,8 +68,8 @@ class FakeTarget:
     ran: list[SchemaChange] = field(default_factory=list)
 
     def check_commit(self) -> None:
-        """Fails when a transaction has left what the upstream never had."""
-        raise NotImplementedError
+        """Fails when a transaction has left what the upstream never had: of the keyless rows, none comes twice."""
+        assert len(set(self.ids)) == len(self.ids), "a row was applied twice"
 
     def check_change(self, change: SchemaChange) -> None:
         """Fails when a schema change may not run now."""
@@ -147,6 +148,49 @@ def give(
 ) -> None:
     """Hands an applier one micro-batch of events, in the form of its order."""
     applier.take(DecodedBatch.of(events, ends, is_cut=is_cut))
+
+
+class Bench:
+    """An applier on a target held in memory, whose clock the test moves.
+
+    ends: what Kafka says of its partitions; None while it does not answer.  config: of `ApplierConfig`.
+    """
+
+    def __init__(
+        self, partitions: Iterable[PartitionId], target: FakeTarget | None = None, *, by_partition: bool, **config: Any
+    ) -> None:
+        self.clock, self.target = Clock(), target or FakeTarget()
+        self.clock.now = 100.0
+        self.ends: Mapping[PartitionId, int] | None = {}
+        idle = IdlePolicy(10, lambda _: self.ends, row_seconds=10)
+        self._config = ApplierConfig(clock=self.clock, idle=idle, **config)
+        self._lows, self._by_partition = dict.fromkeys(partitions, 0), by_partition
+        self.applier = self.started()
+
+    def started(self) -> Applier:
+        """The applier of a new process."""
+        target, writer = self.target, cast("Writer", FakeWriter(self.target, None))
+        progress = Progress("bridge", 1, target.applied_ts, 0, target.positions, target.pending)
+        return make_applier(writer, progress, self._lows, self._config, Counts(), by_partition=self._by_partition)
+
+    def take(self, *placed: tuple[int, int, Event], topic: str = TOPIC, is_cut: bool = False) -> None:
+        """One micro-batch: partition, offset and event of each."""
+        give(self.applier, events_table(placed, topic), is_cut=is_cut)
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, and the applier looks around."""
+        self.clock.now += seconds
+        self.applier.tick()
+
+    @property
+    def ran(self) -> list[str]:
+        """The schema changes that have run."""
+        return [found.text for found in self.target.ran]
+
+    @property
+    def offsets(self) -> list[int]:
+        """Where a restart would begin."""
+        return [start.offset for start in self.target.positions.values()]
 
 
 def partition_backlog(starts: Starts, applied_ts: int = 0, *, start_ts: int = 0, **config: Any) -> PartitionBacklog:

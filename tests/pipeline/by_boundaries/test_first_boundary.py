@@ -6,49 +6,29 @@ import pytest
 
 from bridge.events import Event, RowChange
 from bridge.model import PartitionStart, goes_by_partition
-from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import ApplierConfig, Counts
-from bridge.pipeline.assembly import make_applier
 from bridge.pipeline.order import OrderChanged
 from bridge.tso import ms_tso
-from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
-from tests.support.models import Clock, FakeWriter, give
-from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
+from tests.support.models import Bench, FakeTarget
+from tests.support.upstreams import TOPIC, boundary, row_change, schema_change
 
 
 def row(ms: int, id_: int) -> RowChange:
     return row_change(ms_tso(ms), "k", ["id"], [], after=[id_])
 
 
-class Bench:
+def bench_of(seconds: float | None, known_boundary: int = 0) -> Bench:
     """An applier by boundaries that waits 10 s for the first one, or as long as it takes."""
-
-    def __init__(self, seconds: float | None, known_boundary: int = 0) -> None:
-        self.clock, self.target = Clock(), Target(upstream=Upstream([[]], {}, [], []))
-        self.applier = make_applier(
-            FakeWriter(self.target, None),  # type: ignore[arg-type]
-            Progress("bridge", 1, 0, 0, {(TOPIC, 0): PartitionStart(0, known_boundary, 0)}, ()),
-            {(TOPIC, 0): 0},
-            ApplierConfig(boundary_seconds=seconds, clock=self.clock),
-            Counts(),
-            by_partition=False,
-        )
-
-    def take(self, *placed: tuple[int, Event]) -> None:
-        give(self.applier, events_table((0, offset, event) for offset, event in placed))
-
-    def wait(self, seconds: float) -> None:
-        self.clock.now += seconds
-        self.applier.tick()
+    target = FakeTarget(positions={(TOPIC, 0): PartitionStart(0, known_boundary, 0)})
+    return Bench([(TOPIC, 0)], target, by_partition=False, boundary_seconds=seconds)
 
 
 @pytest.mark.parametrize("first", [row(5, 1), schema_change(ms_tso(5), "CREATE TABLE k (id INT)")])
 def test_without_a_first_boundary_the_order_of_the_partitions_has_to_do(first: Event) -> None:
     """Some seconds after the first change, of rows or of a schema; nothing is applied before, and progress says which
     order it is."""
-    bench = Bench(10)
+    bench = bench_of(10)
     bench.wait(60)
-    bench.take((0, first))
+    bench.take((0, 0, first))
     bench.wait(9)
     with pytest.raises(OrderChanged, match="10 s, and no boundary"):
         bench.wait(1)
@@ -58,8 +38,8 @@ def test_without_a_first_boundary_the_order_of_the_partitions_has_to_do(first: E
 
 def test_an_input_without_any_boundary_is_applied_to_its_end() -> None:
     """`replay`: there is nothing to wait for."""
-    bench = Bench(10)
-    bench.take((0, row(5, 1)))
+    bench = bench_of(10)
+    bench.take((0, 0, row(5, 1)))
     with pytest.raises(OrderChanged, match="the input holds no boundary"):
         bench.applier.finish()
 
@@ -67,8 +47,8 @@ def test_an_input_without_any_boundary_is_applied_to_its_end() -> None:
 @pytest.mark.parametrize(("seconds", "known_boundary"), [(None, 0), (10, ms_tso(3))])
 def test_boundaries_that_are_sure_to_come_are_waited_for(seconds: float | None, known_boundary: int) -> None:
     """Where the protocol always has them, and where there was one before."""
-    bench = Bench(seconds, known_boundary)
-    bench.take((0, row(5, 1)))
+    bench = bench_of(seconds, known_boundary)
+    bench.take((0, 0, row(5, 1)))
     bench.wait(1000)
     bench.applier.finish()
     assert bench.target.ids == []
@@ -76,8 +56,8 @@ def test_boundaries_that_are_sure_to_come_are_waited_for(seconds: float | None, 
 
 def test_after_the_first_boundary_the_others_are_waited_for() -> None:
     """However long: upstream may be stuck.  The status says what else may be the cause."""
-    bench = Bench(10)
-    bench.take((0, boundary(ms_tso(4))), (1, row(5, 1)))
+    bench = bench_of(10)
+    bench.take((0, 0, boundary(ms_tso(4))), (0, 1, row(5, 1)))
     bench.wait(29)
     assert "was switched off" not in bench.applier.waiting_for()
     bench.wait(1000)

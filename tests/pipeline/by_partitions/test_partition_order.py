@@ -9,18 +9,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from bridge.errors import ApplyError, BadMessageError
-from bridge.events import Code, Event, RowChange, Undecodable
+from bridge.events import Code, RowChange, Undecodable
 from bridge.filters.table_filter import TableFilter
 from bridge.model import SchemaChange
-from bridge.mysql.state.progress import Progress
-from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS, ApplierConfig, Counts, IdlePolicy
-from bridge.pipeline.assembly import make_applier
+from bridge.pipeline.applier import BAD_MESSAGE_GRACE_SECONDS
 from bridge.pipeline.by_partitions.late_changes import unread_topics
 from bridge.pipeline.by_partitions.order import POSITIONS_SECONDS
 from bridge.protocols.values.event_time import place_in_binlog, place_in_gtid_set
 from bridge.tso import ms_tso
-from tests.pipeline.by_partitions.test_order_changes import Target, Upstream
-from tests.support.models import Clock, FakeWriter, give
+from tests.support.models import Bench, give
 from tests.support.upstreams import TOPIC, boundary, events_table, row_change, schema_change
 
 Ends = Mapping[tuple[str, int], int]
@@ -35,46 +32,14 @@ def change(ms: int, text: str = "ALTER TABLE t ADD COLUMN c int") -> Any:
     return schema_change(ms_tso(ms), text)._replace(by_time=True)
 
 
-class Bench:
-    """Two partitions; `ends` is what Kafka says of them."""
-
-    def __init__(self, *, until: int | None = None, filters: tuple[str, ...] = ()) -> None:
-        self.clock, self.target = Clock(), Target(upstream=Upstream([[], []], {}, [], []))
-        self.clock.now = 100.0
-        self.ends: Ends | None = {}
-        self.applier = make_applier(
-            FakeWriter(self.target, None),  # type: ignore[arg-type]
-            Progress("bridge", 1, 0, 0, {}, ()),
-            {(TOPIC, 0): 0, (TOPIC, 1): 0},
-            ApplierConfig(
-                tables=TableFilter(filters),
-                until=until,
-                idle=IdlePolicy(10, lambda _: self.ends, row_seconds=10),
-                clock=self.clock,
-            ),
-            Counts(),
-            by_partition=True,
-        )
-
-    def take(self, *placed: tuple[int, int, Event], is_cut: bool = False) -> None:
-        give(self.applier, events_table(placed), is_cut=is_cut)
-
-    def wait(self, seconds: float) -> None:
-        self.clock.now += seconds
-        self.applier.tick()
-
-    @property
-    def ran(self) -> list[str]:
-        return [found.text for found in self.target.ran]
-
-    @property
-    def offsets(self) -> list[int]:
-        return [start.offset for start in self.target.positions.values()]
+def bench_of(**config: Any) -> Bench:
+    """Two partitions."""
+    return Bench([(TOPIC, 0), (TOPIC, 1)], by_partition=True, **config)
 
 
 def test_an_idle_partition_is_waited_for_so_long() -> None:
     """And only counts as idle when all that Kafka held of it then has been read; the status names it."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, row(1, 1)), (0, 1, change(5)), (0, 2, row(6, 2)))
     bench.ends = {(TOPIC, 1): 1}
     bench.wait(9.9)
@@ -88,7 +53,7 @@ def test_an_idle_partition_is_waited_for_so_long() -> None:
 
 
 def test_a_partition_in_the_midst_of_what_is_sent_again_is_waited_for_longer() -> None:
-    bench = Bench()
+    bench = bench_of()
     bench.take((1, 0, row(11, 1)), (1, 1, row(21, 2)), (1, 2, row(11, 3)), (0, 0, change(31)))
     bench.wait(99)
     assert bench.ran == []
@@ -98,7 +63,7 @@ def test_a_partition_in_the_midst_of_what_is_sent_again_is_waited_for_longer() -
 
 def test_nobody_is_idle_while_kafka_does_not_answer() -> None:
     """What is left to read cannot be known."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, change(5)))
     bench.ends = None
     bench.wait(60)
@@ -110,7 +75,7 @@ def test_nobody_is_idle_while_kafka_does_not_answer() -> None:
 
 def test_a_micro_batch_that_was_cut_holds_back_what_is_later() -> None:
     """Partition 1 has more to be read, which may be a schema change; the status says so."""
-    bench = Bench()
+    bench = bench_of()
     bench.ends = {(TOPIC, 0): 1, (TOPIC, 1): 3}
     bench.take((0, 0, row(9, 1)), (1, 0, row(5, 2)), is_cut=True)
     assert bench.target.ids == [2]
@@ -121,7 +86,7 @@ def test_a_micro_batch_that_was_cut_holds_back_what_is_later() -> None:
 
 def test_rows_wait_for_what_came_to_a_partition_of_schema_changes_meanwhile() -> None:
     """Its end was asked before the TRUNCATE came, and that of the rows' partition later."""
-    bench = Bench()
+    bench = bench_of()
     bench.ends = {(TOPIC, 0): 1}
     bench.take((1, 0, row(9, 1)))
     assert bench.target.ids == []
@@ -135,7 +100,7 @@ def test_rows_wait_for_what_came_to_a_partition_of_schema_changes_meanwhile() ->
 
 def test_rows_wait_only_once_for_a_partition_that_brings_none() -> None:
     """All its messages are of tables that are left out, and it never ends."""
-    bench, applied = Bench(), []
+    bench, applied = bench_of(), []
     for offset in range(6):
         bench.ends = {(TOPIC, 0): offset + 1}
         read = {(TOPIC, 0): offset, (TOPIC, 1): offset + 1}
@@ -146,7 +111,7 @@ def test_rows_wait_only_once_for_a_partition_that_brings_none() -> None:
 
 def test_partitions_with_rows_are_not_asked_for_their_ends() -> None:
     """It would cost each micro-batch a question."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, row(1, 1)), (1, 0, row(2, 2)))
     bench.ends = {(TOPIC, 0): 9, (TOPIC, 1): 9}
     bench.take((0, 1, row(3, 3)))
@@ -155,14 +120,14 @@ def test_partitions_with_rows_are_not_asked_for_their_ends() -> None:
 
 def test_schema_changes_outside_of_the_filter_hold_nobody_back() -> None:
     """They are neither run nor waited for."""
-    bench = Bench(filters=("*.*", "!m.t"))
+    bench = bench_of(tables=TableFilter(("*.*", "!m.t")))
     bench.take((0, 0, change(5)), (0, 1, row(6, 1)))
     assert (bench.ran, bench.target.ids, bench.offsets) == ([], [1], [2, 0])
 
 
 def test_copies_of_other_partitions_run_once_and_repetitions_of_one_partition_again() -> None:
     """Also within one second, where MySQL has no other times; each run has a number of its own in the journal."""
-    bench, ms = Bench(), 5000
+    bench, ms = bench_of(), 5000
     truncate = change(ms, "TRUNCATE t")
     bench.take((0, 0, change(ms)), (1, 0, change(ms)), (0, 1, truncate), (0, 2, truncate))
     bench.applier.finish()
@@ -172,7 +137,7 @@ def test_copies_of_other_partitions_run_once_and_repetitions_of_one_partition_ag
 
 def test_until_is_reached_where_a_partition_comes_to_it() -> None:
     """The target then stands there; the rest waits."""
-    bench = Bench(until=ms_tso(7))
+    bench = bench_of(until=ms_tso(7))
     bench.take((0, 0, row(5, 1)), (0, 1, row(7, 2)), (0, 2, row(6, 3)), (1, 0, row(6, 4)))
     bench.applier.finish()
     assert (bench.target.ids, bench.target.applied_ts, bench.applier.order.until_reached) == ([1, 4], ms_tso(7), True)
@@ -189,7 +154,7 @@ def test_until_is_reached_though_the_applied_ts_has_counted_beyond_it() -> None:
         [[(0, 0, changes[0]), (0, 1, changes[1]), *later]],
         [[(0, 0, rows[0]), later[0]], [(1, 0, rows[1]), (1, 1, rows[2]), later[1]]],
     ):
-        bench = Bench(until=101)
+        bench = bench_of(until=101)
         for part in parts:
             bench.take(*part)
         bench.applier.finish()
@@ -200,7 +165,7 @@ def test_until_is_reached_though_the_applied_ts_has_counted_beyond_it() -> None:
 
 def test_until_is_not_reached_by_an_input_that_ends_before() -> None:
     """Later rows below it may still come."""
-    bench = Bench(until=ms_tso(7))
+    bench = bench_of(until=ms_tso(7))
     bench.take((0, 0, row(5, 1)))
     bench.applier.finish()
     assert (bench.target.ids, bench.applier.order.until_reached) == ([1], False)
@@ -208,7 +173,7 @@ def test_until_is_not_reached_by_an_input_that_ends_before() -> None:
 
 def test_a_bad_message_stops_the_bridge_after_a_grace() -> None:
     """The other partitions wait; at the end of the input it stops at once."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, row(5, 1)), (0, 1, BAD), (0, 2, row(6, 2)))
     bench.wait(BAD_MESSAGE_GRACE_SECONDS)
     bench.take((1, 0, row(9, 3)))
@@ -222,7 +187,7 @@ def test_a_bad_message_stops_the_bridge_after_a_grace() -> None:
 
 def test_rows_wait_for_the_schema_change_that_makes_what_they_need() -> None:
     """So long, with what is behind them; the status says for what; then they stop the bridge as ever."""
-    bench = Bench()
+    bench = bench_of()
     ahead = row_change(ms_tso(9000), "k", ["id", "c"], [], after=[2, 7])._replace(by_time=True)
     bench.take((0, 0, row(9000, 1)), (0, 1, ahead), (0, 2, row(9000, 3)), (1, 0, row(9000, 4)))
     assert (bench.target.ids, bench.offsets) == ([1, 4], [1, 1])
@@ -238,7 +203,7 @@ def test_rows_wait_for_the_schema_change_that_makes_what_they_need() -> None:
 
 def test_positions_move_where_nothing_is_applied() -> None:
     """Messages of tables that are filtered out: else Kafka would lose what progress still asks for."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, row(5, 1)))
     bench.take((0, 7, boundary(0)), (1, 4, boundary(0)))
     bench.wait(POSITIONS_SECONDS - 1)
@@ -259,7 +224,7 @@ def gtid_row(ms: int, id_: int, file: int, number: int) -> RowChange:
 
 def test_a_second_snapshot_is_named_in_the_log() -> None:
     """Once; not the first one, nor what follows it."""
-    bench = Bench()
+    bench = bench_of()
     with capture_logs() as told:
         bench.take((0, 0, read_row(1, 1, 3, 0)), (1, 0, read_row(2, 2, 3, 0)))
         bench.take((0, 1, read_row(3, 3, 3, 1)), (1, 1, read_row(4, 4, 3, 1)))
@@ -273,7 +238,7 @@ def test_a_second_snapshot_is_named_in_the_log() -> None:
 @pytest.mark.parametrize("read_together", [True, False])
 def test_a_snapshot_right_behind_another_is_named_too(read_together: bool) -> None:
     """A connector that dies before it follows the binlog reads all tables again."""
-    bench, rows = Bench(), [(0, 0, read_row(1, 1, 3, 0)), (0, 1, read_row(2, 2, 3, 0)), (0, 2, read_row(1, 3, 4, 0))]
+    bench, rows = bench_of(), [(0, 0, read_row(1, 1, 3, 0)), (0, 1, read_row(2, 2, 3, 0)), (0, 2, read_row(1, 3, 4, 0))]
     with capture_logs() as told:
         for some in [rows] if read_together else [[row] for row in rows]:
             bench.take(*some)
@@ -283,7 +248,7 @@ def test_a_snapshot_right_behind_another_is_named_too(read_together: bool) -> No
 @pytest.mark.parametrize("partition", [0, 1])
 def test_a_snapshot_of_a_lower_place_is_named_once(partition: int) -> None:
     """Of a promoted server, or behind RESET MASTER: not again with each micro-batch of it, nor with those of others."""
-    bench = Bench()
+    bench = bench_of()
     bench.take((0, 0, read_row(1, 1, 3, 0)), (0, 1, read_row(2, 2, 3, 1)))
     with capture_logs() as told:
         bench.take((0, 2, read_row(3, 3, 1, 0)))
@@ -312,7 +277,7 @@ SERVERS = {
 def test_the_next_server_is_named_in_the_log(before: list[RowChange], behind: list[RowChange]) -> None:
     """Once; no message tells whether it has what the one before had sent, nor what a sender passed over in a binlog
     that began anew (RESET MASTER), whose GTIDs may go on as if nothing had been."""
-    bench = Bench()
+    bench = bench_of()
     with capture_logs() as told:
         bench.take(*((0, number, one) for number, one in enumerate(before)))
         assert told == [line for line in told if line["event"] != "next_server"]
@@ -343,18 +308,11 @@ def test_a_table_whose_topic_is_not_read_is_known(text: str, unread: dict[str, s
 
 def test_a_table_whose_topic_is_not_read_is_named_in_the_log() -> None:
     """With what to do, and from where on."""
-    applier = make_applier(
-        FakeWriter(Target(upstream=Upstream([[], []], {}, [], [])), None),  # type: ignore[arg-type]
-        Progress("bridge", 1, 0, 0, {}, ()),
-        {(TOPIC, 0): 0, (f"{TOPIC}.shop.orders", 0): 0},
-        ApplierConfig(tables=TableFilter()),
-        Counts(),
-        by_partition=True,
-    )
+    bench = Bench([(TOPIC, 0), (f"{TOPIC}.shop.orders", 0)], by_partition=True)
     made = change(1, "CREATE TABLE shop.new (id INT)")._replace(schema="shop")
     with capture_logs() as told:
-        give(applier, events_table([(0, 0, made)]))
-        applier.finish()
+        bench.take((0, 0, made))
+        bench.applier.finish()
     [line] = [line for line in told if line["event"] == "table_is_not_read"]
     assert (line["table"], line["topic"]) == ("shop.new", "cdc.shop.new")
     assert line["fix"].startswith("where Kafka has this topic (no transform renames it), start")
