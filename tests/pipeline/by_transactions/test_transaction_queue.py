@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -18,6 +18,9 @@ from bridge.tso import ms_tso
 from tests.pipeline.by_transactions.said import SERVER, TOPIC, Said, begin, change, end, events, gtid, mark, row
 
 OF_SNAPSHOT = f"{SERVER[:-1]}0"
+THIRD = Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))
+LACKS_B = "the transaction u:1 lacks rows: s.b: 0 of 1"
+NO_END = "the transaction u:1 has no END, and later ones have"
 
 
 def queue(place: Place = NOWHERE, **more: Any) -> TransactionQueue:
@@ -50,12 +53,173 @@ def shown(due: DueRows) -> list[str]:
     return [text for _, text in sorted(found + [(one.commit_ts, one.text) for one in due.changes])]
 
 
-def test_a_transaction_is_due_when_all_its_rows_are_there() -> None:
-    """And nothing behind it before."""
+class Step(NamedTuple):
+    """A micro-batch, and what holds behind it: what is due, and attributes of the queue."""
+
+    said: tuple[Said, ...]
+    due: str
+    how: dict[str, Any]
+    queue: dict[str, Any]
+
+
+def step(*said: Said, due: str = "", now: float = 0.0, settled: bool = True, idle: bool = False, **found: Any) -> Step:
+    return Step(said, due, {"now": now, "settled": settled, "idle": idle}, found)
+
+
+MOVED = (row("1", 1, 10, kind=Kind.DELETE, offset=1), row("1", 2, 10, kind=Kind.INSERT, offset=2))
+FIRST = [row("1", n, 10 + n) for n in (1, 2, 3)]
+REST = [row("1", n, 12 + n, offset=200 + n) for n in (1, 2)]
+OF_A_CONNECTOR: dict[str, list[Step]] = {
+    "a transaction is due when all its rows are there, and nothing behind it before": [
+        step(row("1", 1, 10), end("1", 1, a=1, b=1), row("2", 1, 20), end("2", 3, a=1), reason=LACKS_B),
+        step(row("1", 2, 11, "s.b"), due="100 110 200"),
+    ],
+    "rows wait for their END, which may be on its way": [
+        step(row("1", 1, 10), is_short=False),
+        step(end("1", 1, a=1), due="100"),
+    ],
+    "an END is settled first: what was sent before it may not have been read": [
+        step(row("1", 1, 10), end("1", 1, a=1), settled=False),
+        step(change("ALTER", 5), due="ALTER 100"),
+    ],
+    "the order within a transaction is that of the binlog, also between topics, whose offsets tell nothing": [
+        step(row("1", 2, 11, "s.b", offset=1), row("1", 1, 10, offset=7), end("1", 1, a=1, b=1), due="7 1"),
+    ],
+    "a key that moves is two rows of one position, which are counted both": [step(*MOVED, end("1", 1, a=2), due="1 2")],
+    "counts by table have to agree: two rows of one table are not one of each": [
+        step(row("1", 1, 10), row("1", 2, 11), end("1", 1, a=1, b=1), is_short=True),
+    ],
+    # A connector before 3.7 that begins anew behind the last row of a transaction: the larger count holds.
+    "an END that counts nothing behind one that counts": [
+        step(begin("1", 0), end("1", 1, a=1), begin("1", 2), end("1", 3)),
+        step(row("1", 1, 10), due="100"),
+    ],
+    # Before 3.7 the rest is numbered from 1 on, and the END counts the rest alone (dbz#633): three rows are not two.
+    "a connector that begins anew in the midst": [
+        step(begin("1", 0), *FIRST),
+        step(begin("1", 1), end("1", 2, a=2)),
+        step(row("1", 2, 15), end("2", 3), now=DOUBT_SECONDS),
+        step(row("1", 1, 14), now=DOUBT_SECONDS, due="110 120 130 140 150"),
+    ],
+    # Rows that were sent and not acknowledged come again with other numbers, and are written once.
+    "the rest may begin before the last row that was sent": [
+        step(begin("1", 0), *FIRST),
+        step(begin("1", 1), *REST, end("1", 2, a=2), now=DOUBT_SECONDS),
+        step(end("2", 3), now=2 * DOUBT_SECONDS, due="110 120 201 202"),
+    ],
+    # Its END was not sent when the connector died; all its rows had been acknowledged.
+    "the END of a rest without rows": [
+        step(begin("1", 0), row("1", 1, 10), begin("1", 1), end("1", 2), row("2", 1, 20), end("2", 3, a=1)),
+        step(end("3", 4), now=DOUBT_SECONDS, due="100 200"),
+    ],
+    # What was acknowledged before it may lie in a partition that is read more slowly.
+    "the END of a rest without rows whose transaction is still unread": [
+        step(begin("1", 0), begin("1", 1), end("1", 2), settled=False),
+        step(row("1", 1, 10), end("2", 3), now=DOUBT_SECONDS, due="100"),
+    ],
+    # A new pipeline takes over where the topics were emptied: a connector that told transactions before sends the END
+    # of its last one again.  One whose BEGIN or any of whose rows is there lacks rows, and so does a later one.
+    "an END that stands before the first transaction": [
+        step(end("7", 0, a=2), begin("8", 1), row("8", 1, 80), end("8", 2, a=1), settled=False),
+        step(due="800"),
+        step(end("9", 3, a=1), is_short=True),
+    ],
+    "an END behind its BEGIN": [
+        step(begin("7", 0), end("7", 1, a=2), row("8", 1, 80), end("8", 2, a=1), is_short=True),
+    ],
+    "an END behind one of its rows": [
+        step(row("7", 2, 70), end("7", 1, a=2), row("8", 1, 80), end("8", 2, a=1), is_short=True),
+    ],
+    "an END of another server behind a replica compares with those of the same server, whichever came last": [
+        step(row("1", 1, 10), end("1", 1, a=1), row("v:1", 1, 20), end("v:1", 2, a=1), due="100 200"),
+        step(end("1", 3, a=1), end("v:1", 4, a=1), row("2", 1, 30), end("2", 5, a=1), due="300", is_empty=True),
+    ],
+    "an END that never came, and later ones have": [
+        step(row("1", 1, 10), row("2", 1, 20), end("2", 2, a=1), is_short=True, reason=NO_END),
+    ],
+    "rows that a filter leaves out are counted": [
+        step(row("1", 1, 10), row("1", 2, 11, kind=Kind.TRANSACTION), end("1", 1, a=2), due="100"),
+        step(row("2", 1, 20, kind=Kind.TRANSACTION), end("2", 2, a=1), is_empty=True),
+    ],
+    "a schema change stands between transactions by its place, and waits for one behind it": [
+        step(row("1", 1, 10), end("1", 1, a=1), change("ALTER", 15), due="100"),
+        step(),
+        step(row("2", 1, 20), end("2", 2, a=1), due="ALTER 200"),
+        step(change("DROP", 25), idle=True, due="DROP"),
+    ],
+    "a schema change waits for transactions before it, also when all is idle": [
+        step(row("1", 1, 10), change("TRUNCATE", 15), idle=True),
+        step(end("1", 1, a=1), idle=True, due="100 TRUNCATE"),
+    ],
+    # Its schema changes, then its rows, as they come; then what is in the binlog.
+    "a snapshot comes first": [
+        step(
+            row("", 0, 9, server=OF_SNAPSHOT, offset=0),
+            change("CREATE", 9, server=OF_SNAPSHOT),
+            row("1", 1, 10),
+            due="CREATE 0",
+        ),
+        step(row("", 0, 9, server=OF_SNAPSHOT, offset=1), end("1", 1, a=1), due="1 100"),
+    ],
+    "a row of an incremental snapshot is no older than what its partition held before it": [
+        step(row("1", 1, 10), row("", 0, 12), row("2", 1, 20), end("1", 1, a=1), due="100 120"),
+        step(row("", 0, 22), end("2", 2, a=1), due="200 220"),
+    ],
+}
+BEHIND_3: dict[str, list[Step]] = {
+    # It came again before a transaction that is due meanwhile.
+    "an END without rows before one that waited": [
+        step(end("4", 6, a=1), end("5", 7, a=1), end("2", 8, a=1), end("4", 9, a=1)),
+        step(row("4", 1, 40), row("5", 1, 50), due="400 500"),
+        step(is_empty=True),
+    ],
+    # The connector sends again from the midst of a transaction long past, which has no row; the next ones have all.
+    "ENDs of what is in the target without rows": [
+        step(end("1", 7, a=1), is_empty=True),
+        step(end("2", 8, a=1), row("2", 1, 20), is_empty=True),
+        step(end("3", 9, a=1), row("3", 1, 30), row("4", 1, 40), end("4", 10, a=1), due="400"),
+    ],
+    "ENDs of what is in the target, with one that counts nothing between": [
+        step(end("1", 7, a=1), end("2", 8), end("3", 9, a=1), is_empty=True),
+    ],
+    # The connector died with the rows unsent, and sends again from a transaction that is in the target.
+    "an END without rows that is not past": [
+        step(end("4", 7, a=1), end("3", 8, a=1)),
+        step(row("3", 1, 30), row("4", 1, 40), end("4", 9, a=1), due="400"),
+    ],
+    # Twice; what stands behind it, whole meanwhile, waits for it.
+    "an END that came twice without rows": [
+        step(end("4", 7, a=1), row("5", 1, 50), end("5", 8, a=1), end("4", 9, a=1), end("3", 10, a=1)),
+        step(row("4", 1, 40), due="400 500"),
+    ],
+    # It came again behind one that is past, and its rows may still be unread.
+    "the last copy of an END tells": [
+        step(end("4", 7, a=1), end("3", 9, a=1), row("3", 1, 30), end("4", 10, a=1)),
+        step(row("4", 1, 40), due="400"),
+    ],
+    # It changed tables that the connector leaves out; the rows of the one before are still to be read.
+    "a transaction without rows tells nothing of the one before": [
+        step(end("4", 7, a=1), end("5", 8), row("6", 1, 60), end("6", 9, a=1)),
+        step(row("4", 1, 40), due="400 600", is_empty=True),
+    ],
+}
+STORIES = [(NOWHERE, *one) for one in OF_A_CONNECTOR.items()] + [(THIRD, *one) for one in BEHIND_3.items()]
+
+
+@pytest.mark.parametrize(("place", "name", "steps"), STORIES, ids=[story[1] for story in STORIES])
+def test_what_is_due(place: Place, name: str, steps: list[Step]) -> None:
+    """Of a new pipeline, and of one that has the third transaction."""
+    fed = Fed(queue(place))
+    for one in steps:
+        assert fed(*one.said, **one.how) == one.due.split(), name
+        assert {key: getattr(fed.queue, key) for key in one.queue} == one.queue, name
+
+
+def test_a_transaction_of_which_nothing_is_replicated_is_passed() -> None:
+    """The place is behind it."""
     fed = Fed(queue())
-    assert fed(row("1", 1, 10), end("1", 1, a=1, b=1), row("2", 1, 20), end("2", 3, a=1)) == []
-    assert fed.queue.reason == "the transaction u:1 lacks rows: s.b: 0 of 1"
-    assert fed(row("1", 2, 11, "s.b")) == ["100", "110", "200"]
+    assert fed(row("2", 1, 20, kind=Kind.TRANSACTION), end("2", 2, a=1)) == []
+    assert fed.queue.reached.place == Place(SERVER, 20, 20, gtid("2"), (gtid("2"),))
 
 
 @pytest.mark.parametrize("there", [[row("1", 1, 10)], []])
@@ -96,41 +260,6 @@ def test_a_binlog_beyond_4_gib() -> None:
         Fed(queue())(row("1", 1, (7 << 32) + (1 << 32) - 1))
 
 
-def test_rows_without_an_end_wait() -> None:
-    """The END may be on its way."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10)) == []
-    assert not fed.queue.is_short
-    assert fed(end("1", 1, a=1)) == ["100"]
-
-
-def test_an_end_is_settled_first() -> None:
-    """When it has just come, rows and schema changes that were sent before it may not have been read."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10), end("1", 1, a=1), settled=False) == []
-    assert fed(change("ALTER", 5)) == ["ALTER", "100"]
-
-
-def test_the_order_within_a_transaction_is_that_of_the_binlog() -> None:
-    """Also between topics, whose offsets tell nothing."""
-    fed = Fed(queue())
-    assert fed(row("1", 2, 11, "s.b", offset=1), row("1", 1, 10, offset=7), end("1", 1, a=1, b=1)) == ["7", "1"]
-
-
-def test_a_key_that_moves_is_two_rows_of_one_position() -> None:
-    """A delete and an insert, which are counted both."""
-    fed = Fed(queue())
-    moved = (row("1", 1, 10, kind=Kind.DELETE, offset=1), row("1", 2, 10, kind=Kind.INSERT, offset=2))
-    assert fed(*moved, end("1", 1, a=2)) == ["1", "2"]
-
-
-def test_counts_by_table_have_to_agree() -> None:
-    """Two rows of one table are not one of each."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10), row("1", 2, 11), end("1", 1, a=1, b=1)) == []
-    assert fed.queue.is_short
-
-
 def test_copies_of_rows_and_ends() -> None:
     """After a restart of the connector, before and after the transaction was due."""
     fed = Fed(queue())
@@ -139,32 +268,6 @@ def test_copies_of_rows_and_ends() -> None:
     assert fed(end("1", 4, a=1), row("1", 1, 10, offset=102), end("2", 5, a=1), row("2", 1, 20, offset=201)) == []
     assert fed.queue.is_empty
     assert fed.repeated == 2
-
-
-def test_an_end_that_counts_nothing_behind_one_that_counts() -> None:
-    """A connector before 3.7 that begins anew behind the last row of a transaction: the larger count holds."""
-    fed = Fed(queue())
-    assert fed(begin("1", 0), end("1", 1, a=1), begin("1", 2), end("1", 3)) == []
-    assert fed(row("1", 1, 10)) == ["100"]
-
-
-def test_a_connector_that_begins_anew_in_the_midst() -> None:
-    """Before 3.7 the rest is numbered from 1 on, and the END counts the rest alone (dbz#633)."""
-    fed = Fed(queue())
-    first = [row("1", n, 10 + n) for n in (1, 2, 3)]
-    assert fed(begin("1", 0), *first) == []
-    assert fed(begin("1", 1), end("1", 2, a=2)) == []  # three rows are not two
-    assert fed(row("1", 2, 15), end("2", 3), now=DOUBT_SECONDS) == []
-    assert fed(row("1", 1, 14), now=DOUBT_SECONDS) == ["110", "120", "130", "140", "150"]
-
-
-def test_the_rest_may_begin_before_the_last_row_that_was_sent() -> None:
-    """Rows that were sent and not acknowledged come again with other numbers, and are written once."""
-    fed = Fed(queue())
-    assert fed(begin("1", 0), *(row("1", n, 10 + n) for n in (1, 2, 3))) == []
-    rest = [row("1", n, 12 + n, offset=200 + n) for n in (1, 2)]
-    assert fed(begin("1", 1), *rest, end("1", 2, a=2), now=DOUBT_SECONDS) == []
-    assert fed(end("2", 3), now=2 * DOUBT_SECONDS) == ["110", "120", "201", "202"]
 
 
 def test_half_a_transaction_that_looks_whole_is_doubted() -> None:
@@ -187,72 +290,9 @@ def test_half_a_transaction_that_looks_whole_is_doubted() -> None:
         assert shown(fed.queue.due(0, 0, is_idle=False, is_end=True)) == at_end
 
 
-def test_the_end_of_a_rest_without_rows() -> None:
-    """Its END was not sent when the connector died; all its rows had been acknowledged."""
-    fed = Fed(queue())
-    assert fed(begin("1", 0), row("1", 1, 10), begin("1", 1), end("1", 2), row("2", 1, 20), end("2", 3, a=1)) == []
-    assert fed(end("3", 4), now=DOUBT_SECONDS) == ["100", "200"]
-
-
-def test_the_end_of_a_rest_without_rows_whose_transaction_is_still_unread() -> None:
-    """What was acknowledged before it may lie in a partition that is read more slowly."""
-    fed = Fed(queue())
-    assert fed(begin("1", 0), begin("1", 1), end("1", 2), settled=False) == []
-    assert fed(row("1", 1, 10), end("2", 3), now=DOUBT_SECONDS) == ["100"]
-
-
-def test_an_end_without_rows_before_one_that_waited() -> None:
-    """It came again before a transaction that is due meanwhile."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
-    assert fed(end("4", 6, a=1), end("5", 7, a=1), end("2", 8, a=1), end("4", 9, a=1)) == []
-    assert fed(row("4", 1, 40), row("5", 1, 50)) == ["400", "500"]
-    assert fed() == []
-    assert fed.queue.is_empty
-
-
-def test_ends_of_what_is_in_the_target_without_rows() -> None:
-    """After a restart of the bridge, the connector sends again from the midst of a transaction long past: that one has
-    no row, the next ones have all of theirs."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
-    assert fed(end("1", 7, a=1)) == []
-    assert fed.queue.is_empty
-    assert fed(end("2", 8, a=1), row("2", 1, 20)) == []
-    assert fed.queue.is_empty
-    assert fed(end("3", 9, a=1), row("3", 1, 30), row("4", 1, 40), end("4", 10, a=1)) == ["400"]
-
-
-def test_an_end_that_stands_before_the_first_transaction() -> None:
-    """A new pipeline takes over where the topics were emptied: a connector that told transactions before sends the END
-    of its last one again.  One whose BEGIN or any of whose rows is there lacks rows, and so does a later one."""
-    fed = Fed(queue())
-    assert fed(end("7", 0, a=2), begin("8", 1), row("8", 1, 80), end("8", 2, a=1), settled=False) == []
-    assert fed() == ["800"]
-    assert fed(end("9", 3, a=1)) == []
-    assert fed.queue.is_short
-    for first in (begin("7", 0), row("7", 2, 70)):
-        fed = Fed(queue())
-        assert fed(first, end("7", 1, a=2), row("8", 1, 80), end("8", 2, a=1)) == []
-        assert fed.queue.is_short
-
-
-def test_an_end_without_rows_that_is_not_past() -> None:
-    """The connector died with the rows unsent, and sends again from a transaction that is in the target."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
-    assert fed(end("4", 7, a=1), end("3", 8, a=1)) == []
-    assert fed(row("3", 1, 30), row("4", 1, 40), end("4", 9, a=1)) == ["400"]
-
-
-def test_an_end_of_another_server_behind_a_replica() -> None:
-    """Its GTID compares with those of the same server, whichever came last."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10), end("1", 1, a=1), row("v:1", 1, 20), end("v:1", 2, a=1)) == ["100", "200"]
-    assert fed(end("1", 3, a=1), end("v:1", 4, a=1), row("2", 1, 30), end("2", 5, a=1)) == ["300"]
-    assert fed.queue.is_empty
-
-
 def test_copies_of_ends_do_not_tell_that_rows_are_gone() -> None:
     """A connector that is back sends from far behind: the rows that lack come after these, however long it takes."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
+    fed = Fed(queue(THIRD))
     fed(end("4", 7, a=1), now=1)
     fed(end("2", 8, a=1), end("3", 9, a=1), now=100)
     assert fed.queue.end_at == 1
@@ -260,83 +300,11 @@ def test_copies_of_ends_do_not_tell_that_rows_are_gone() -> None:
     assert fed.queue.end_at == 200
 
 
-def test_an_end_that_came_twice_without_rows() -> None:
-    """The connector died twice with them unsent, and sends again from what is in the target: the END is no copy, and
-    what stands behind it, whole meanwhile, waits for it."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
-    assert fed(end("4", 7, a=1), row("5", 1, 50), end("5", 8, a=1), end("4", 9, a=1), end("3", 10, a=1)) == []
-    assert fed(row("4", 1, 40)) == ["400", "500"]
-
-
-def test_the_last_copy_of_an_end_tells() -> None:
-    """It came again behind one that is past, and its rows may still be unread."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
-    assert fed(end("4", 7, a=1), end("3", 9, a=1), row("3", 1, 30), end("4", 10, a=1)) == []
-    assert fed(row("4", 1, 40)) == ["400"]
-
-
-def test_a_transaction_without_rows_tells_nothing_of_the_one_before() -> None:
-    """It changed tables that the connector leaves out; the rows of the one before are still to be read."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
-    assert fed(end("4", 7, a=1), end("5", 8), row("6", 1, 60), end("6", 9, a=1)) == []
-    assert fed(row("4", 1, 40)) == ["400", "600"]
-    assert fed.queue.is_empty
-
-
-def test_ends_of_what_is_in_the_target_with_one_that_counts_nothing_between() -> None:
-    """What stands behind it tells."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
-    assert fed(end("1", 7, a=1), end("2", 8), end("3", 9, a=1)) == []
-    assert fed.queue.is_empty
-
-
-def test_an_end_that_never_came() -> None:
-    """Later ones have: nothing behind it is due."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10), row("2", 1, 20), end("2", 2, a=1)) == []
-    assert fed.queue.is_short
-    assert "u:1 has no END" in fed.queue.reason
-
-
-def test_rows_that_are_not_replicated_are_counted() -> None:
-    """A filter does not make a transaction short."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10), row("1", 2, 11, kind=Kind.TRANSACTION), end("1", 1, a=2)) == ["100"]
-    assert fed(row("2", 1, 20, kind=Kind.TRANSACTION), end("2", 2, a=1)) == []
-    assert fed.queue.reached.place == Place(SERVER, 20, 20, gtid("2"), (gtid("2"),))
-
-
-def test_schema_changes_stand_between_transactions() -> None:
-    """By their place in the binlog; one behind which nothing stands yet waits for that."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10), end("1", 1, a=1), change("ALTER", 15)) == ["100"]
-    assert fed() == []
-    assert fed(row("2", 1, 20), end("2", 2, a=1)) == ["ALTER", "200"]
-    assert fed(change("DROP", 25), idle=True) == ["DROP"]
-
-
-def test_a_schema_change_waits_for_transactions_before_it() -> None:
-    """Also when all is idle."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10), change("TRUNCATE", 15), idle=True) == []
-    assert fed(end("1", 1, a=1), idle=True) == ["100", "TRUNCATE"]
-
-
 def test_a_schema_change_whose_place_is_passed() -> None:
     """It is told apart: it may be a copy, and may have come late."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),))))
+    fed = Fed(queue(THIRD))
     assert fed(change("TRUNCATE", 25)) == []
     assert fed.passed == ["TRUNCATE"]
-
-
-def test_a_snapshot_comes_first() -> None:
-    """Its schema changes, then its rows, as they come; then what is in the binlog."""
-    fed, snapshot = Fed(queue()), "p/binlog/0"
-    assert fed(row("", 0, 9, server=snapshot, offset=0), change("CREATE", 9, server=snapshot), row("1", 1, 10)) == [
-        "CREATE",
-        "0",
-    ]
-    assert fed(row("", 0, 9, server=snapshot, offset=1), end("1", 1, a=1)) == ["1", "100"]
 
 
 def test_rows_of_a_snapshot_wait_for_all_its_schema_changes() -> None:
@@ -395,16 +363,9 @@ def test_a_snapshot_behind_transactions_stops() -> None:
         fed(row("", 0, 12, server=OF_SNAPSHOT))
 
 
-def test_rows_of_a_chunk_come_behind_the_changes_before_them() -> None:
-    """A row of an incremental snapshot is no older than what its partition held before it."""
-    fed = Fed(queue())
-    assert fed(row("1", 1, 10), row("", 0, 12), row("2", 1, 20), end("1", 1, a=1)) == ["100", "120"]
-    assert fed(row("", 0, 22), end("2", 2, a=1)) == ["200", "220"]
-
-
 def test_rows_of_no_transaction_are_not_written_twice() -> None:
     """Where a new process reads them again."""
-    fed = Fed(queue(Place(SERVER, 30, 30, gtid("3"), (gtid("3"),)), loose_ends={("p.s.a", 0): 121}))
+    fed = Fed(queue(THIRD, loose_ends={("p.s.a", 0): 121}))
     assert fed(row("", 0, 12), row("", 0, 13)) == ["130"]
 
 
