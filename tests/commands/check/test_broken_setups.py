@@ -120,6 +120,12 @@ def another_topic(setup: Setup) -> None:
     setup.patch.setattr(CaptureSource, "topics", lambda _: {"t": TopicNow("two", 1)})
 
 
+def of_another_upstream(setup: Setup) -> None:
+    """One that is not TiDB, of a row that is cut to its key."""
+    setup.messages = [CUT_ROW, BOUNDARY]
+    setup.flags["--upstream"] = setup.url
+
+
 def without_transactions(setup: Setup) -> None:
     with admin(setup.url) as session:
         own_tables.make(session, "_bridge")
@@ -141,6 +147,11 @@ BROKEN: dict[str, tuple[Break, str, str]] = {
     "another protocol": (flag("--protocol", "open-protocol"), "protocol", "give --protocol canal-json"),
     "a message that is none": (sent(ROW, WRONG_ROW, BOUNDARY), "messages", "1 message that cannot be decoded"),
     "rows cut to their key": (sent(CUT_ROW, BOUNDARY), "messages", "--upstream"),
+    "an upstream that cannot show past rows": (
+        of_another_upstream,
+        "upstream-history",
+        "not TiDB: rows of which messages hold only the key cannot be read back; the sample holds 1 of them",
+    ),
     "no zone, in a message": (lambda s: (flag("--timezone", "")(s), sent(TIMED_ROW)(s))[-1], "timezone", "--timezone"),
     "read-only": (altered("SET GLOBAL read_only = ON"), "read-only", "point --target at the primary"),
     "a trigger": (
