@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from tests.support.captures import row, watermark
 from tests.support.command import Ended, bridge
 from tests.support.pipelines import ran_with, run_all, session_after
 from tests.support.upstreams import Literal, boundary, in_one_partition, literal, row_change, schema_change
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_work, wait_for
 
 AT = ("timestamp", "2024-01-01 08:00:00")
 OTHER = ("timestamp", "2024-01-01 09:00:00")
@@ -497,14 +496,12 @@ def test_a_running_bridge_is_waited_for(target: str, session: Session, tmp_path:
     done: list[Any] = []
     settings = Settings.model_validate({"timezone": "+08:00"})
     retry = Quarantine(Target(target), settings).retry
-    thread = threading.Thread(target=lambda: done.append(retry(None)), daemon=True)
-    thread.start()
     waiting = "SELECT trx_id FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-    wait_for(lambda: session.rows(waiting), "the retry does not wait for the row")
-    assert (done, rows(session)) == ([], [])
-    bridges.execute("INSERT INTO m.t VALUES (1, NULL)")
-    bridges.commit()
-    thread.join(30)
+    with at_work(lambda: done.append(retry(None))):
+        wait_for(lambda: session.rows(waiting), "the retry does not wait for the row")
+        assert (done, rows(session)) == ([], [])
+        bridges.execute("INSERT INTO m.t VALUES (1, NULL)")
+        bridges.commit()
     bridges.close()
     [[outcome]] = done
     assert not outcome.done

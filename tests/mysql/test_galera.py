@@ -22,14 +22,14 @@ from bridge.mysql.probe import find_limits
 from bridge.mysql.server_errors import UnavailableError
 from tests.pipeline import test_crash_points as crash_points
 from tests.pipeline import test_lost_target as lost_target
-from tests.pipeline.test_read_only_target import Name, at_work, make_tables, rows, shown
+from tests.pipeline.test_read_only_target import Name, make_tables, rows, shown
 from tests.support.command import bridge
 from tests.support.pipelines import admin, drop_all, opened, run_all
 from tests.support.scenarios import SCENARIOS
 from tests.support.sweeps import state
 from tests.support.upstreams import boundary, in_one_partition, schema_change
 from tests.support.victims import Victims
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_work, wait_for
 
 PACKAGE: Final = "galera-4"
 _FETCH_SECONDS: Final = 300

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,19 +10,15 @@ from bridge.errors import BadMessageError
 from bridge.mysql.connection.session import Session
 from bridge.tso import ms_tso
 from tests.pipeline.test_bad_messages import capture, ids
-from tests.pipeline.test_quarantined_messages import applied, held, make
+from tests.pipeline.test_quarantined_messages import applied, held
 from tests.support.captures import row, watermark
-from tests.support.pipelines import admin, run_all
+from tests.support.pipelines import run_all, session_after
 
 NOW = 1_764_000_000_000
 FAR = ms_tso(NOW * 2)
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        make(session)
-        yield session
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
 
 
 def test_it_stops_the_bridge(target: str, session: Session, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import LostConnectionError
 from tests.support.pipelines import admin, contents, journal, opened, run_all
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
+from tests.support.waiting import at_work
 
 
 def busy_upstream(transactions: int) -> list[Event]:
@@ -56,25 +57,15 @@ def test_server_killed_and_restarted_in_mid_run(server: MariaDB) -> None:
         steps += 1
         go_on.set() if steps in {40, 83, 161, 300} else None
 
-    failures: list[BaseException] = []
-
-    def work() -> None:
-        try:
-            run_all(server.url, events, name="hit", batch=9, trace=trace, retry_seconds=60)
-        except BaseException as error:  # noqa: BLE001  # shown by the test
-            failures.append(error)
-
-    thread = threading.Thread(target=work)
-    thread.start()
     killed = 0
-    while thread.is_alive():
-        if go_on.wait(0.05):
-            go_on.clear()
-            server.kill()
-            killed += 1
-            time.sleep(0.5)  # the writer tries in vain
-            server.restart()
-    assert failures == []
+    with at_work(lambda: run_all(server.url, events, name="hit", batch=9, trace=trace, retry_seconds=60)) as thread:
+        while thread.is_alive():
+            if go_on.wait(0.05):
+                go_on.clear()
+                server.kill()
+                killed += 1
+                time.sleep(0.5)  # the writer tries in vain
+                server.restart()
     assert killed >= 3
     with admin(server.url) as session:
         assert contents(session) == expected

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,26 +17,12 @@ from bridge.mysql.connection.session import Session
 from tests.pipeline.test_bad_messages import PARTITIONS, capture, ids
 from tests.support.captures import row, watermark
 from tests.support.command import bridge
-from tests.support.pipelines import admin, drop_all, opened, run_all
+from tests.support.pipelines import opened, run_all, session_after
 
 BROKEN_DDL = b'{"isDdl":true,"database":"m","table":"t","type":"ALTER","sql":7'
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        make(session)
-        yield session
-
-
-def make(session: Session) -> None:
-    session.execute("CREATE DATABASE m")
-    session.execute("CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
-
-
-def make_anew(session: Session) -> None:
-    drop_all(session)
-    make(session)
+session = session_after("CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, at TIMESTAMP NULL)")
 
 
 def held(session: Session) -> list[tuple[Any, ...]]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
@@ -22,9 +21,8 @@ from bridge.pipeline.pipeline import expected_errors
 from tests.support.command import bridge
 from tests.support.pipelines import Pipeline, admin, opened
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_work, wait_for
 
-SECONDS = 60.0
 USERS = {"may write on it": "ALL PRIVILEGES", "may not": "SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, DROP, INDEX"}
 
 
@@ -73,26 +71,6 @@ def rows(ts: int) -> list[RowChange]:
         row_change(ts, "k", ["a"], [], after=[ts]),
         boundary(ts + 1),
     ]
-
-
-@contextmanager
-def at_work(work: Callable[[], None]) -> Iterator[None]:
-    """Something that goes on while the block does; raises what it raised."""
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            work()
-        except BaseException as failure:  # noqa: BLE001  # raised again below
-            failures.append(failure)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    yield
-    thread.join(SECONDS)
-    assert not thread.is_alive(), "it waits for ever"
-    for failure in failures:
-        raise failure
 
 
 def shown(session: Session) -> list[tuple[int]]:

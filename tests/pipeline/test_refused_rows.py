@@ -15,7 +15,7 @@ from bridge.mysql.connection.session import Session
 from bridge.mysql.server_errors import TooLargeError
 from bridge.protocols.values.row_image import with_forms
 from tests.support.command import bridge
-from tests.support.pipelines import admin, drop_all, opened, run_all
+from tests.support.pipelines import admin, drop_all, opened, run_all, session_after
 from tests.support.sweeps import die_everywhere, state
 from tests.support.upstreams import boundary, events_table, in_one_partition, row_change
 from tests.support.victims import Victims
@@ -28,21 +28,13 @@ SETUP = (
 )
 
 
-@pytest.fixture
-def session(target: str) -> Iterator[Session]:
-    with admin(target) as session:
-        make(session)
-        yield session
-
-
-def make(session: Session) -> None:
-    for statement in SETUP:
-        session.execute(statement)
+session = session_after(*SETUP)
 
 
 def make_anew(session: Session) -> None:
     drop_all(session)
-    make(session)
+    for statement in SETUP:
+        session.execute(statement)
 
 
 def t(ts: int, before: Sequence[object] | None, after: Sequence[object] | None) -> RowChange:

@@ -9,7 +9,7 @@ import pytest
 
 from bridge.pipeline.steering import Gate, Limits
 from bridge.rows.gathering import Amount
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_work, wait_for
 from tests.test_ends import Clock, NoPause
 
 
@@ -62,23 +62,17 @@ def test_transactions_are_as_large_as_a_second_allows() -> None:
 def test_what_holds_it_back_is_told() -> None:
     """A pause before a busy server, that before the rate; nothing once it is open."""
     gate, stop = Gate(Limits(paused="paused by a@b")), threading.Event()
-    waiter = threading.Thread(target=gate.wait, args=[stop], daemon=True)
     gate.busy = "Threads_running of the target is 50, above 40"
     assert (gate.waiting_for, gate.is_paused) == ("paused by a@b", True)
-    waiter.start()
-    gate.limits = Limits()
-    wait_for(lambda: gate.waiting_for == gate.busy, "it does not wait")
-    gate.busy = ""
-    waiter.join(60)
-    assert not waiter.is_alive()
+    with at_work(lambda: gate.wait(stop)):
+        gate.limits = Limits()
+        wait_for(lambda: gate.waiting_for == gate.busy, "it does not wait")
+        gate.busy = ""
     assert gate.waiting_for == ""
 
 
 def test_a_stop_opens_a_closed_gate_at_once() -> None:
     """Whoever waits there is woken; it looks at the stop itself."""
     gate, stop = Gate(Limits(paused="paused")), threading.Event()
-    waiter = threading.Thread(target=gate.wait, args=[stop], daemon=True)
-    waiter.start()
-    stop.set()
-    waiter.join(60)
-    assert not waiter.is_alive()
+    with at_work(lambda: gate.wait(stop)):
+        stop.set()

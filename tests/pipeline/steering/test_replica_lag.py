@@ -15,11 +15,11 @@ from bridge.mysql.state.progress import ProgressTable
 from bridge.pipeline import heartbeat as heartbeats
 from bridge.pipeline.heartbeat import Heartbeat
 from bridge.pipeline.steering import LoadWatch, Steering
-from tests.pipeline.steering.test_steering import EVENTS, ctl, working
+from tests.pipeline.steering.test_steering import EVENTS, ctl
 from tests.support.grounds import start_replicating
 from tests.support.pipelines import admin, opened, sql
 from tests.support.upstreams import in_one_partition
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_work, wait_for
 
 pytestmark = pytest.mark.server
 
@@ -50,7 +50,7 @@ def test_a_replica_that_falls_behind_holds_back(
             wait_for(lambda: steering.gate.waiting_for == "", "the gate is not open")
             session.execute("STOP SLAVE SQL_THREAD")
             wait_for(lambda: behind(steering.gate.busy) > LIMIT, "the replica does not lag")
-            with working(lambda: pipeline.take(in_one_partition(EVENTS))):
+            with at_work(lambda: pipeline.take(in_one_partition(EVENTS))):
                 wait_for(lambda: behind(pipeline.applier.waiting_for()) > LIMIT + 1, "the applier does not wait")
                 assert f"the replica {Target(replica).place} is " in pipeline.applier.waiting_for()
                 assert sql(target, "SHOW DATABASES LIKE 'm'") == []

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -26,7 +24,7 @@ from tests.support.command import Ended, bridge
 from tests.support.pipelines import Pipeline, admin, opened, sql
 from tests.support.proxy import Proxy, port_of
 from tests.support.upstreams import boundary, in_one_partition, row_change, schema_change
-from tests.support.waiting import wait_for
+from tests.support.waiting import at_work, wait_for
 
 EVENTS = [
     schema_change(10, "CREATE DATABASE m", table=""),
@@ -127,20 +125,11 @@ def test_nothing_is_applied_before_it_was_read(known: str) -> None:
     assert steering.gate.waiting_for == ""
 
 
-@contextmanager
-def working(work: Callable[[], object]) -> Iterator[threading.Thread]:
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    yield thread
-    thread.join(60)
-    assert not thread.is_alive()
-
-
 def test_a_pause_holds_between_two_transactions(target: str) -> None:
     """Rows and schema changes wait; no transaction is open meanwhile; what follows is what would have come."""
     gate = Gate(Limits(paused="paused by ops@host"))
     with opened(target, [("cdc", 0)], gate=gate, rows_per_transaction=5) as pipeline:
-        with working(lambda: pipeline.take(in_one_partition(EVENTS))):
+        with at_work(lambda: pipeline.take(in_one_partition(EVENTS))):
             assert pipeline.applier.waiting_for() == "paused by ops@host"
             wait_for(lambda: pipeline.applier.order.resolved_ts == 40, "the boundary has not come")
             assert sql(target, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_rows_modified > 0") == [
@@ -169,18 +158,12 @@ def test_a_paused_applier_takes_one_batch_and_holds_another(target: str) -> None
 def test_a_stop_ends_a_paused_applier(target: str) -> None:
     """At once, with nothing more applied."""
     gate = Gate(Limits(paused="paused"))
-    ended: list[type[BaseException]] = []
-    with opened(target, [("cdc", 0)], gate=gate) as pipeline:
-
-        def take() -> None:
-            try:
-                pipeline.take(in_one_partition(EVENTS))
-            except Interrupted as error:
-                ended.append(type(error))
-
-        with working(take):
-            pipeline.applier.interrupt()
-    assert ended == [Interrupted]
+    with (
+        opened(target, [("cdc", 0)], gate=gate) as pipeline,
+        pytest.raises(Interrupted),
+        at_work(lambda: pipeline.take(in_one_partition(EVENTS))),
+    ):
+        pipeline.applier.interrupt()
     assert sql(target, "SHOW DATABASES LIKE 'm'") == []
 
 
@@ -255,11 +238,11 @@ def test_the_command_waits_until_it_is_taken_up(target: str) -> None:
     is named."""
     with opened(target, [("cdc", 0)]) as owner, heart_of(owner) as heart:
         steering = steering_of(target, tell=heart.tell)
-        with working(lambda: wait_for(lambda: follows(steering, "pause"), "it is not paused")):
+        with at_work(lambda: wait_for(lambda: follows(steering, "pause"), "it is not paused")):
             paused = json.loads(ctl(target, "pause", "--json").out)
         assert paused["taken_up"]["by"].startswith("process ")
         assert 0 <= paused["taken_up"]["seconds"] < TAKE_UP_SECONDS
-        with working(lambda: wait_for(lambda: not follows(steering, "pause"), "it is still paused")):
+        with at_work(lambda: wait_for(lambda: not follows(steering, "pause"), "it is still paused")):
             resumed = ctl(target, "resume").out.splitlines()
         assert resumed[0] == "bridge: nothing is set"
         assert re.fullmatch(r"bridge: taken up by process \d+ on \S+ after \d\.\d s", resumed[1])
@@ -297,11 +280,11 @@ def test_a_pause_outlives_a_take_over(target: str, monkeypatch: pytest.MonkeyPat
     with opened(target, [("cdc", 0)], gate=old.gate) as first:
         ctl(target, "pause")
         old.read()
-        with working(lambda: take(first)):
+        with at_work(lambda: take(first)):
             wait_for(lambda: first.applier.order.resolved_ts == 40, "the boundary has not come")
             with opened(target, [("cdc", 0)], gate=new.gate, take_over=True) as second:
                 new.read()
-                with working(lambda: take(second)):
+                with at_work(lambda: take(second)):
                     wait_for(lambda: second.applier.order.resolved_ts == 40, "the boundary has not come")
                     assert second.applier.waiting_for().startswith("paused by ")
                     assert sql(target, "SHOW DATABASES LIKE 'm'") == []
