@@ -183,6 +183,13 @@ def test_a_pipeline_that_is_unknown_is_wrong_usage(target: str, golden: Path) ->
     assert (ended.code, "--against upstream" in ended.last_line) == (2, True)
 
 
+def test_a_server_that_does_not_answer_is_a_failure(golden: Path) -> None:
+    """Exit 3, in one line."""
+    ended = bridge("verify", *replay_arguments(golden, "canal-ext", "keys", "mysql://root@127.0.0.1:1/")[1:])
+    assert ended.code == 3
+    assert "Traceback" not in ended.err
+
+
 def transfers(target: str) -> int:
     """Rows of the bank's ledger; 0 while there is none."""
     is_there = "SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'bank' AND table_name = 'ledger'"
