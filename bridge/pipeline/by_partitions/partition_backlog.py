@@ -128,6 +128,8 @@ class PartitionBacklog:
         partition goes on: a schema change of whatever time may be behind it."""
         self._next_ts = applied_ts
         self.barrier: Barrier | None = None
+        self._next_changes: dict[PartitionId, Moment] = {}
+        """By partition the schema change that comes first there, behind the barrier: a row may pass none of them."""
         self._present: Step | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self.ended = False
@@ -254,6 +256,7 @@ class PartitionBacklog:
         bounds: list[Bound] = [replace(Moment.at(slow.seen, slow.places.values()), began_anew=anew) for slow in unread]
         if self.barrier is not None and self.barrier.where != where:
             bounds += self.barrier.bounds(anew)
+        bounds += [place for other, place in self._next_changes.items() if other != where]
         return [*bounds, *self.ahead, Moment.at(self._hard_bound)]
 
     @property
@@ -274,10 +277,12 @@ class PartitionBacklog:
             changes = [(w, stop) for w, stop in stops if not stop.is_bad and stop.moment.ts <= self._hard_bound]
             changes = [(w, stop) for w, stop in changes if not self._comes_behind_later_rows(w, stop)]
             if not changes:
-                self.barrier = None
+                self.barrier, self._next_changes = None, {}
                 return
             where, stop = changes[in_order([stop.moment for _, stop in changes])[0]]
             unclear_rows = [*self._all_unclear(where, stop)]
+            places = ((other, self._exact_place(change)) for other, change in changes if other != where)
+            self._next_changes = {other: place for other, place in places if place is not None}
             if self.barrier and (self.barrier.where, self.barrier.stop.event) == (where, stop.event):
                 self.barrier = replace(self.barrier, unclear=unclear_rows)
                 return
@@ -294,9 +299,13 @@ class PartitionBacklog:
     def _comes_behind_later_rows(self, where: PartitionId, stop: Stop) -> bool:
         """Tells whether rows wait before it in its partition that its place puts behind it: it is sent again, or came
         too late.  It is no barrier until they are in the target."""
+        place = self._exact_place(stop)
+        return stop.index > 0 and place is not None and self.queues[where].first_stop([place]) is None
+
+    def _exact_place(self, stop: Stop) -> Moment | None:
+        """Gives the moment of a schema change by its place alone, whatever clocks say; None where no place is exact."""
         moment = replace(stop.moment, last=_NO_BOUND, began_anew=self._began_anew)
-        is_exact = bool(moment.places) and not moment.is_by_sending
-        return stop.index > 0 and is_exact and self.queues[where].first_stop([moment]) is None
+        return moment if moment.places and not moment.is_by_sending else None
 
     @property
     def _applied(self) -> dict[PartitionId, tuple[AppliedRow, int]]:
@@ -370,12 +379,15 @@ class PartitionBacklog:
             return True
         head = queue.head
         if head is not None:
-            return not head.is_bad and (barrier.where != where or head.event == barrier.stop.event)
+            if head.is_bad or barrier.where == where:
+                return not head.is_bad and head.event == barrier.stop.event
+            return in_order([barrier.moment, head.moment])[0] == 0  # else rows behind it are before the barrier
         if barrier.where == where:
             return False
         if not len(queue):
             return self.ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        is_behind = queue.begins_behind([*barrier.bounds(self._began_anew), Moment.at(self._hard_bound)])
+        places = self._next_changes.values()
+        is_behind = queue.begins_behind([*barrier.bounds(self._began_anew), *places, Moment.at(self._hard_bound)])
         return is_behind or self._begins_ahead(queue, barrier)
 
     def _begins_ahead(self, queue: PartitionQueue, barrier: Barrier) -> bool:
