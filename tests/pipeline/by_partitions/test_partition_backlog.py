@@ -525,6 +525,25 @@ def test_a_waiting_schema_change_is_not_passed_by_what_is_held_for_another_reaso
     assert shown(steps_of(held)) == [(1, 0), "ALTER", (1, 1), (2, 1)]
 
 
+def test_a_copy_behind_later_rows_of_its_partition_waits_for_them() -> None:
+    """A TRUNCATE that comes again in another partition than at first, behind rows of its partition that were written
+    later, is run where it came first.  Where it came so alone it is held, as it would take those rows away."""
+    truncate, rename = at(change(1000, "TRUNCATE TABLE t"), 200), at(change(1000, "RENAME TABLE t TO u"), 400)
+    early, late = at(row(1000, 1), 100), at(row(1000, 2), 300)
+    copies = [(1, 0, early), (1, 1, late), (1, 2, truncate)]
+    found = steps_of(prefixes(3, (2, 0, truncate), (0, 0, rename), *copies), at_end=True)
+    assert shown(found)[:5] == [(1, 0), truncate.statement, (1, 1), truncate.statement, rename.statement]
+    assert [bool(one.doubt) for step in found for one in step.changes] == [False, True, False]
+    assert shown(steps_of(prefixes(2, *copies), at_end=True)) == [(1, 0), (1, 1), truncate.statement]
+
+
+def test_a_row_passes_no_schema_change_of_its_upstream() -> None:
+    """Also where one of another upstream, of the same second, is the earliest."""
+    other, own = at(change(1000, "CREATE TABLE o"), 100, reader="a"), at(change(1000, "CREATE TABLE t"), 100)
+    held = prefixes(3, (0, 0, other), (1, 0, own), (2, 0, at(row(1000), 200)))
+    assert shown(steps_of(held, at_end=True)) == [other.statement, own.statement, (2, 0)]
+
+
 BINLOG = place_in_binlog("up", "binlog.000001", 4, "1")
 
 
