@@ -176,13 +176,6 @@ def test_zone_is_needed() -> None:
         make_decoder("ckafka", DecodeOptions("Mars/Olympus"))
 
 
-def test_unwanted_tables() -> None:
-    """Rows of unwanted tables are dropped before they are looked at; schema changes are not."""
-    decoder = make_decoder("ckafka", DecodeOptions("UTC", lambda _, table: table == "t"))
-    assert decode_message(decoder, None, row("I", {"a": 5}, None)) == []
-    assert len(decode_message(decoder, None, row("I", OLD, None, TABLE="t"))) == 1
-
-
 def ready(column: str, value: str | None, binary: str = "") -> str:
     """A value's literal in a column of the target."""
     convert = raw_converter(f"ckafka:Asia/Shanghai,{binary}", column_type(column, nullable=True), _never)

@@ -22,14 +22,12 @@ from tests.support.debezium_wire import (
     events_of,
     named,
     native,
-    payload,
     plain,
     raw_row,
-    schema,
     schema_change,
     ticdc,
 )
-from tests.support.wire import TSO, compact, reason, untyped
+from tests.support.wire import compact, reason, untyped
 
 UNAVAILABLE = "__debezium_unavailable_value"
 TEXT = {"type": "string", "optional": True, "field": "v"}
@@ -107,13 +105,6 @@ def test_remembered_schemas_are_bounded() -> None:
     assert 0 < sum(map(len, remembered)) <= 8 << 20
 
 
-def test_unwanted_tables_are_not_decoded() -> None:
-    """Rows of a table that the filter leaves out are dropped before their values are looked at."""
-    decoder = make_decoder("debezium", DecodeOptions(None, lambda schema, table: (schema, table) != ("d", "t")))
-    assert decode_message(decoder, None, ticdc("c", {"id": []})) == []
-    assert decode_message(decoder, None, native("c", {"id": 1}, source=CUSTOMERS))[0].kind is Kind.INSERT
-
-
 @pytest.mark.parametrize("fields", [None, [ID, TEXT]], ids=["without schema", "with schema"])
 @pytest.mark.parametrize("before", [None, {"id": 1, "v": UNAVAILABLE}, {"id": 1}], ids=["none", "neither", "less"])
 def test_values_that_the_log_did_not_hold_are_as_they_were(
@@ -184,16 +175,6 @@ def test_refused(value: bytes, words: str, code: Code) -> None:
     event = event_of(value)
     assert words in reason(event)
     assert event.code == code
-
-
-def test_payload_helper_matches_the_seed() -> None:
-    """The encoders of these tests write the fields that the seed's sample has."""
-    written = payload("u", {"tiny": 1}, TICDC_SOURCE)
-    sample = json.loads(seed(SEED_DML, "test", "table1", 1))["payload"]
-    assert written.keys() == sample.keys()
-    assert written["source"].keys() == sample["source"].keys()
-    assert schema([])["fields"][1]["field"] == "after"
-    assert TSO > 0
 
 
 @pytest.mark.parametrize(

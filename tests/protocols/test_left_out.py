@@ -11,8 +11,9 @@ import pytest
 from bridge.events import Kind, LeftOut
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.protocols import PROTOCOLS as REGISTERED
-from bridge.protocols import DecodeOptions, make_decoder
+from bridge.protocols import DecodeOptions, decode_message, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
+from tests.protocols.test_reasons import SCHEMA_CHANGE_OF
 from tests.support.debezium_wire import TICDC_SOURCE, ticdc
 from tests.support.wire import as_ckafka, canal, open_row
 
@@ -90,3 +91,23 @@ def test_tables_that_the_filter_leaves_out_are_told_once(protocol: str) -> None:
     assert told == [
         [LeftOut("other", "t", None)], [], [LeftOut("mysql", "t", None)], [LeftOut("another", "t", None)], [],
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_values_of_unwanted_tables_are_not_looked_at(protocol: str) -> None:
+    """The filter is asked once for each table, and leaves out no schema change."""
+    asked = []
+
+    def accepts(schema: str, _: str) -> bool:
+        asked.append(schema)
+        return schema == "shop"
+
+    def broken(schema: str) -> Pair:
+        key, value = message(protocol, schema, 7777)
+        return key, value.replace(b'"7777"', b"{}    ").replace(b"7777", b"{}  ")
+
+    decoder = make_decoder(protocol, DecodeOptions("UTC", accepts))
+    assert [decode_message(decoder, *broken("other")) for _ in range(2)] == [[], []]
+    assert [event.kind for event in decode_message(decoder, *broken("shop"))] == [Kind.BAD]
+    assert asked == ["other", "shop"]
+    assert len(decode_message(decoder, *SCHEMA_CHANGE_OF.get(protocol, SCHEMA_CHANGE_OF["canal-json"]))) == 1

@@ -86,24 +86,11 @@ def test_its_own_messages_are_recognised(name: str) -> None:
     assert seen.protocol == name
 
 
-def test_every_protocol_is_made() -> None:
-    """Each name in the registry makes a decoder."""
-    assert {"canal-json", "open-protocol"} <= PROTOCOLS.keys()
-    for name in PROTOCOLS:
-        assert callable(make_decoder(name, DecodeOptions(None)).decode)
-
-
 def test_unknown_protocol() -> None:
     """An unknown name lists the known ones and the closest."""
     with pytest.raises(UsageError) as refusal:
         make_decoder("canal_jsn", DecodeOptions("UTC"))
     assert f"did you mean canal-json? known are {', '.join(sorted(PROTOCOLS))}" in str(refusal.value)
-
-
-def test_wrong_time_zone_is_told_when_the_decoder_is_made() -> None:
-    """A wrong zone does not wait for the first TIMESTAMP."""
-    with pytest.raises(UsageError):
-        make_decoder("canal-json", DecodeOptions("Mars/Olympus"))
 
 
 @pytest.mark.parametrize(
