@@ -98,6 +98,8 @@ class Upstream:
         self._first = first
         self.server, self._ms, self._count, self._values = first + 1, BEGIN_MS, first * 1000, FIRST_VALUE + first * 1000
         self._waits_since: int | None = None
+        self._since = 0
+        """When the present server took over: nothing began there before."""
         self._hot: Any = None
         """The key that was written last, which is often written again."""
 
@@ -128,6 +130,7 @@ class Upstream:
         """Another server goes on, perhaps within the second, whose binlog has the same name and begins anew."""
         self.server += 1
         self._ms, self._waits_since = self._ms + self.random.choice((1, 5_000)), None
+        self._since = self._ms
         self._count = (self.server - 1) * 1000
 
     def _tell(self, *, is_next: bool = True, **fields: Any) -> None:
@@ -139,7 +142,7 @@ class Upstream:
         if "text" in fields and self._waits_since is not None:
             at, self._waits_since = self._waits_since, None
         elif "text" in fields and self._by_start:
-            at -= self.random.choice((0, 0, 0, 2500))
+            at = max(self._since, at - self.random.choice((0, 0, 0, 2500)))
         self.done.append(Happened(self._count, at, server=self.server, **fields))
 
     def _change_row(self, table: str) -> None:
