@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import bridge.protocols.fast.loading  # noqa: F401
 from bridge.demo.encode import EncodedMessage
 from bridge.demo.model import BankColumn, BankTotals, Change, TableVersion, Transaction
-from bridge.protocols import DecodeOptions, Decoder, batch_decode, make_decoder
+from bridge.protocols import DecodeOptions, Decoder, batch_decode, decode_message, make_decoder
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast.decoder import FastDecoder
 from tests.bench.encoders import SENDERS, protocol_of
@@ -75,6 +75,14 @@ def decoded_fast(decoder: FastDecoder, pairs: Sequence[Pair]) -> dict[int, list[
             found.setdefault(number, []).append(event)
     assert sorted([*found, *leftover.tolist()]) == list(range(len(pairs)))
     return {number: sorted(events, key=lambda event: event.index) for number, events in found.items()}
+
+
+def compared(protocol: str, decoder: FastDecoder, pairs: Sequence[Pair]) -> set[int]:
+    """The numbers of the messages that the fast path reads, after a look at what they become."""
+    found = decoded_fast(decoder, pairs)
+    for number, events in found.items():
+        assert events == decode_message(ORACLES[protocol], *pairs[number]), pairs[number]
+    return set(found)
 
 
 def decoded_alone(decoder: FastDecoder, value: bytes | None, key: bytes | None = b"") -> list[Any] | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from bridge.protocols import decode_message
 from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.fast import templates
 from bridge.protocols.fast.compiled.codes import TEXT
-from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.values import literals
 from tests.bench.decoding import rows_of
 from tests.bench.encoders import SENDERS
@@ -31,6 +29,7 @@ from tests.support.oracles import (
     WARM,
     Pair,
     always_tried,
+    compared,
     decoded_fast,
     decoder_of,
     events_of,
@@ -45,14 +44,6 @@ with always_tried():
 
 Pairs = list[Pair]
 """Keys and values of messages."""
-
-
-def _compare(protocol: str, decoder: FastDecoder, pairs: Sequence[Pair]) -> set[int]:
-    """The numbers of messages that were decoded together, after a look at what they became."""
-    together = decoded_fast(decoder, pairs)
-    for number, events in together.items():
-        assert events == decode_message(ORACLES[protocol], *pairs[number])
-    return set(together)
 
 
 def _pairs(protocol: str, changes: list[tuple[Any, Any]]) -> Pairs:
@@ -101,7 +92,7 @@ def test_a_form_that_is_read_otherwise_than_parsed_is_not_used(monkeypatch: pyte
 def test_every_commit_ts(ts: Any) -> None:
     """One beyond 63 bits is no TSO."""
     value = orjson.dumps(MESSAGE).replace(b'"commitTs":470611868434825218', b'"commitTs":' + json.dumps(ts).encode())
-    _compare("canal-json", TAUGHT_HEADS, [(b"", orjson.dumps(MESSAGE)), (b"", value)])
+    compared("canal-json", TAUGHT_HEADS, [(b"", orjson.dumps(MESSAGE)), (b"", value)])
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
@@ -118,7 +109,7 @@ def test_all_kinds_are_decoded_together(protocol: str) -> None:
     """Inserts, updates and deletes, NULL or not, with apostrophes and characters beyond ASCII."""
     row, new = (7, -8, "it's"), (7, 9, "\u00e9\u20ac")
     changes = [(None, row), (row, new), (row, (7, 9, None)), (new, None)] * 20
-    assert _compare(protocol, TAUGHT[protocol], _pairs(protocol, changes)) == set(range(len(changes)))
+    assert compared(protocol, TAUGHT[protocol], _pairs(protocol, changes)) == set(range(len(changes)))
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
@@ -127,7 +118,7 @@ def test_all_kinds_are_decoded_together(protocol: str) -> None:
 def test_together_as_one_by_one(protocol: str, changes: list[tuple[Any, Any]], copies: int) -> None:
     """Whatever stands in the values, of few messages or many, beside usual ones."""
     usual = _pairs(protocol, [(None, (7, 8, "y")), ((7, 8, "y"), (7, 9, None))])
-    _compare(protocol, TAUGHT[protocol], (_pairs(protocol, changes) + usual) * copies)
+    compared(protocol, TAUGHT[protocol], (_pairs(protocol, changes) + usual) * copies)
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
@@ -147,7 +138,7 @@ def test_damage_stays_where_it_is(protocol: str, at: int, put: bytes, cut: int, 
     at %= len(part) + 1
     damaged = part[:at] + put + part[at + cut :]
     pairs = [whole] * 4 + [(damaged, whole[1]) if is_key else (whole[0], damaged)] + [whole] * 4
-    _compare(protocol, TAUGHT[protocol], pairs)
+    compared(protocol, TAUGHT[protocol], pairs)
 
 
 @pytest.mark.parametrize("protocol", ["canal-json", "open-protocol"])
@@ -157,7 +148,7 @@ def test_an_old_row_whose_new_row_is_refused_is_nobody_elses(protocol: str, plac
     changes = [((n, n, "y"), (n, -n, "z")) for n in range(6)]
     changes.insert(place, ((7, 8, "y"), (7, 987654321, "z")))
     pairs = [(key, (value or b"").replace(b"987654321", b"9" * 30)) for key, value in _pairs(protocol, changes)]
-    assert _compare(protocol, TAUGHT[protocol], pairs) == set(range(7)) - {place}
+    assert compared(protocol, TAUGHT[protocol], pairs) == set(range(7)) - {place}
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
@@ -166,7 +157,7 @@ def test_what_needs_escaping_is_decoded_together(protocol: str, odd: str) -> Non
     """With all that does not."""
     pairs = _pairs(protocol, [(None, (n, n, "y")) for n in range(100)])
     [pairs[50]] = _pairs(protocol, [(None, (50, 50, odd))])
-    assert _compare(protocol, TAUGHT[protocol], pairs) == set(range(100))
+    assert compared(protocol, TAUGHT[protocol], pairs) == set(range(100))
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
@@ -174,9 +165,9 @@ def test_messages_that_are_not_there(protocol: str) -> None:
     """Tombstones and empty messages among rows; nothing at all."""
     [row] = _pairs(protocol, [(None, (1, 1, "y"))])
     decoder = TAUGHT[protocol]
-    assert _compare(protocol, decoder, [row, (row[0], None), row, (None, b""), (b"", row[1]), row]) >= {0, 2, 5}
-    assert _compare(protocol, decoder, []) == set()
-    assert _compare(protocol, decoder, [(None, None)] * 300) == set()
+    assert compared(protocol, decoder, [row, (row[0], None), row, (None, b""), (b"", row[1]), row]) >= {0, 2, 5}
+    assert compared(protocol, decoder, []) == set()
+    assert compared(protocol, decoder, [(None, None)] * 300) == set()
 
 
 @pytest.mark.parametrize("protocol", SENDERS)
@@ -187,7 +178,7 @@ def test_rows_of_many_columns(protocol: str, workload: str, share: float) -> Non
     pairs = [(m.key, m.value) for m in rows_of(protocol, WORKLOADS[workload], 400)]
     decoder = decoder_of(protocol)
     decoded_fast(decoder, pairs)
-    assert len(_compare(protocol, decoder, pairs)) >= share * len(pairs)
+    assert len(compared(protocol, decoder, pairs)) >= share * len(pairs)
 
 
 @pytest.mark.parametrize("odd", [12, -1, 1.0, '1,"x":1', "1"])
@@ -199,7 +190,7 @@ def test_heads_that_are_alike_only_in_those_looked_at(odd: Any) -> None:
     other = orjson.dumps({**MESSAGE, "ts": odd}) if odd != '1,"x":1' else usual.replace(b'"ts":7', b'"ts":1,"x":1')
     decoded_fast(decoder, [(b"", usual)] * 2 * WARM)
     pairs: Pairs = [(b"", usual if number in looked_at else other) for number in range(400)]
-    read = _compare("canal-json", decoder, pairs)
+    read = compared("canal-json", decoder, pairs)
     assert read == (looked_at if odd in (1.0, "1") else set(range(400)))
 
 
@@ -211,7 +202,7 @@ def test_a_byte_of_a_head(at: int, put: bytes) -> None:
     damaged = usual[:at] + put + usual[at + 1 :]
     looked_at = set(range(0, 400, 9))
     pairs: Pairs = [(b"", usual if number in looked_at or number % 9 else damaged) for number in range(400)]
-    _compare("canal-json", TAUGHT_HEADS, pairs)
+    compared("canal-json", TAUGHT_HEADS, pairs)
 
 
 def test_a_batch_too_large_for_the_memory_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,11 +20,10 @@ from bridge.protocols import decode_message
 from bridge.protocols.debezium.transactions import plain_id
 from bridge.protocols.decoder import DecodeError
 from bridge.protocols.fast.compiled.codes import INDEX
-from bridge.protocols.fast.decoder import FastDecoder
 from bridge.protocols.fast.lessons import parts_of_place
 from bridge.protocols.values.event_time import COORDINATES_SEP, GTID, NUMBER_DIGITS
 from tests.support.debezium_wire import CUSTOMER_KEY, NATIVE_SOURCE, connect, named, native, plain
-from tests.support.oracles import ORACLES, Pair, always_tried, decoded_fast, decoder_of, unbase64
+from tests.support.oracles import ORACLES, Pair, always_tried, compared, decoded_fast, decoder_of, unbase64
 
 LOT = 250
 """Messages that come together: few, as a schema change gives a table another form."""
@@ -66,14 +65,6 @@ def _row_pairs(path: Path, protocol: str) -> list[Pair]:
     return [pair for pair, events in parsed if len(events) == 1 and events[0].kind in ROWS]
 
 
-def _compared(decoder: FastDecoder, protocol: str, pairs: list[Pair]) -> set[int]:
-    """The numbers of messages that are read fast, after a look at what they become."""
-    found = decoded_fast(decoder, pairs)
-    for number, events in found.items():
-        assert events == decode_message(ORACLES[protocol], *pairs[number])
-    return set(found)
-
-
 def _why_left(value: bytes, events: list[Event]) -> str:
     if len(events) > 1:
         return "several rows"
@@ -87,7 +78,7 @@ def test_genuine_rows_are_read_fast(real_senders: Path, capture: Capture) -> Non
     pairs = _pairs(real_senders / capture.path)
     for at in range(0, len(pairs), LOT):
         lot = pairs[at : at + LOT]
-        read = _compared(decoder, capture.protocol, lot)
+        read = compared(capture.protocol, decoder, lot)
         for number, (key, value) in enumerate(lot):
             events = decode_message(ORACLES[capture.protocol], key, value)
             if events and events[0].kind in ROWS:
@@ -125,8 +116,8 @@ def test_every_form_of_the_connector(real_senders: Path, capture: Capture, varia
             changed = changed.replace(old, new)
         pairs.append((key, changed))
     decoder = decoder_of(capture.protocol)
-    _compared(decoder, capture.protocol, pairs)
-    read = _compared(decoder, capture.protocol, pairs)
+    compared(capture.protocol, decoder, pairs)
+    read = compared(capture.protocol, decoder, pairs)
     assert len(read) >= 0.98 * len(pairs), [pairs[n] for n in range(len(pairs)) if n not in read][:1]
 
 
@@ -206,8 +197,8 @@ def test_damaged_genuine_messages(
     pair = (damaged, value) if where == "key" else (key, damaged)
     beside = rows[which - 5 : which + 5]
     decoder = decoder_of(capture.protocol)
-    _compared(decoder, capture.protocol, beside)
-    _compared(decoder, capture.protocol, [*beside, pair, *beside])
+    compared(capture.protocol, decoder, beside)
+    compared(capture.protocol, decoder, [*beside, pair, *beside])
 
 
 ODD_NUMBERS: list[Any] = [0, 1, -1, 7, 99_999_999_999, 100_000_000_000, (1 << 32) - 1, 1 << 32, (1 << 45) - 1, 1 << 45]
@@ -241,9 +232,9 @@ def test_every_place_and_time(taught: dict[str, Any]) -> None:
     usual = message(taught)
     for odd in ODD_SOURCES:
         decoder, other = decoder_of("debezium"), message(taught | odd)
-        assert _compared(decoder, "debezium", [usual] * 4) == {0, 1, 2, 3}, odd
-        assert _compared(decoder, "debezium", [usual, other, usual]) >= {0, 2}, odd
-        _compared(decoder, "debezium", [other] * 4)
+        assert compared("debezium", decoder, [usual] * 4) == {0, 1, 2, 3}, odd
+        assert compared("debezium", decoder, [usual, other, usual]) >= {0, 2}, odd
+        compared("debezium", decoder, [other] * 4)
 
 
 ODD_SETS = ["", "a:1-5", "a:1-0", "a:1-05", "a:1-5:7-9", "a:2-5", "a:5", "a:1-5,b:1-7", "b:1-5,a:1-7", "a:1-5, b:1-3",
@@ -263,9 +254,9 @@ def test_every_set_of_gtids_of_canal(more: dict[str, Any]) -> None:
     usual = orjson.dumps(message)
     for gtids in ODD_SETS:
         decoder, other = decoder_of("canal-json"), orjson.dumps(message | {"gtid": gtids} | more)
-        assert _compared(decoder, "canal-json", [(None, usual)] * 4) == {0, 1, 2, 3}, gtids
-        assert _compared(decoder, "canal-json", [(None, usual), (None, other), (None, usual)]) >= {0, 2}, gtids
-        _compared(decoder, "canal-json", [(None, other)] * 4)
+        assert compared("canal-json", decoder, [(None, usual)] * 4) == {0, 1, 2, 3}, gtids
+        assert compared("canal-json", decoder, [(None, usual), (None, other), (None, usual)]) >= {0, 2}, gtids
+        compared("canal-json", decoder, [(None, other)] * 4)
 
 
 def test_the_compiled_functions_have_room_for_every_place_that_they_are_taught() -> None:
@@ -282,8 +273,8 @@ def test_rows_of_canal_with_columns_of_another_moment(real_senders: Path) -> Non
     others: list[Pair] = [(key, (value or b"").replace(b":91", b":2004")) for key, value in pairs]
     decoder = decoder_of("canal-json")
     for _ in range(3):
-        assert _compared(decoder, "canal-json", pairs + others) <= set(range(len(pairs)))
-    assert len(_compared(decoder, "canal-json", pairs)) >= 0.9 * len(pairs) >= 9
+        assert compared("canal-json", decoder, pairs + others) <= set(range(len(pairs)))
+    assert len(compared("canal-json", decoder, pairs)) >= 0.9 * len(pairs) >= 9
     assert {decode_message(ORACLES["canal-json"], *other)[0].kind for other in others} == {Kind.BAD}
 
 
@@ -304,8 +295,8 @@ def test_every_old_row_of_canal(old: str) -> None:
     )
     decoder = decoder_of("canal-json")
     usual, other = (text.replace("OLD", one).encode() for one in ('{"v":"y"}', old))
-    assert _compared(decoder, "canal-json", [(None, usual)] * 4) == {0, 1, 2, 3}
-    read = _compared(decoder, "canal-json", [(None, usual), (None, other), (None, usual)])
+    assert compared("canal-json", decoder, [(None, usual)] * 4) == {0, 1, 2, 3}
+    read = compared("canal-json", decoder, [(None, usual), (None, other), (None, usual)])
     assert read >= {0, 2}
     assert 1 in read or old not in OLD_ROWS[1:3]
 
@@ -373,9 +364,9 @@ def test_values_of_every_connect_type(kind: str) -> None:
         return CUSTOMER_KEY, native("c", {"id": 1, "v": value}, fields)
 
     decoder = decoder_of("debezium")
-    assert _compared(decoder, "debezium", [message(usual)] * 4) == {0, 1, 2, 3}
+    assert compared("debezium", decoder, [message(usual)] * 4) == {0, 1, 2, 3}
     for value in odd:
-        read = _compared(decoder, "debezium", [message(usual), message(value), message(usual)])
+        read = compared("debezium", decoder, [message(usual), message(value), message(usual)])
         assert read >= {0, 2}, value
 
 
@@ -384,7 +375,7 @@ def test_every_decimal(content: bytes, scale: int) -> None:
     """Any unscaled number of eight bytes at most."""
     fields = [{"type": "int32", "optional": False, "field": "id"}, {**_decimal(scale), "field": "v"}]
     value = native("c", {"id": 1, "v": base64.b64encode(content).decode()}, fields)
-    assert _compared(decoder_of("debezium"), "debezium", [(CUSTOMER_KEY, value)] * 2) == {0, 1}
+    assert compared("debezium", decoder_of("debezium"), [(CUSTOMER_KEY, value)] * 2) == {0, 1}
 
 
 BLANKS = [b" ", b"\n", b"\t", b"\r", b"  ", b"\v", b"\xc2\xa0"]
@@ -401,5 +392,5 @@ def test_a_blank_anywhere(blank: bytes, at: list[int], first: bool) -> None:
         damaged = damaged[:place] + blank + damaged[place:]
     decoder = decoder_of("debezium")
     with always_tried():
-        _compared(decoder, "debezium", [(key, value)] * 2)
-        _compared(decoder, "debezium", [(key, value), (key, damaged), (key + blank, value), (key, value)])
+        compared("debezium", decoder, [(key, value)] * 2)
+        compared("debezium", decoder, [(key, value), (key, damaged), (key + blank, value), (key, value)])
