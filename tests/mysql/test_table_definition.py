@@ -103,11 +103,10 @@ def test_check_and_start_name_them(target: str, old_target: str, tmp_path: Path)
     assert logged[0]["found"] == said
 
 
-@pytest.mark.parametrize("fixture", ["target", "old_target", "mysql_target", "old_mysql_target"])
+@pytest.mark.parametrize("url", ["target", "old_target", "mysql_target", "old_mysql_target"], indirect=True)
 @pytest.mark.server
-def test_one_server_has_no_limits(fixture: str, request: pytest.FixtureRequest) -> None:
+def test_one_server_has_no_limits(url: str) -> None:
     """Whatever it is."""
-    url = request.getfixturevalue(fixture)
     with admin(url) as first, admin(url) as second:
         assert list(find_limits(first, second)) == []
 

@@ -22,8 +22,6 @@ from bridge.mysql.parallel import ExecutorWriter, Fence
 from bridge.mysql.schema_changes.ddl_runner import pipeline_tag, wait_while_running
 from bridge.mysql.state.progress import ProgressTable
 from bridge.protocols import PROTOCOLS as REGISTERED
-from bridge.protocols import DecodeOptions, make_decoder
-from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.rows.sql.statement import Stage, Statement
 from bridge.verify.source.historical_rows import UpstreamRows
 from tests.generated.conftest import bench_on
@@ -43,7 +41,7 @@ from tests.support.pipelines import admin, decoded, drop_all, opened, run_all, s
 from tests.support.tidb import TiDB
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
 from tests.support.verify_servers import Pair, said
-from tests.support.wire import TSO, canal, compact
+from tests.support.wire import TSO, canal, compact, decoded_lot, lot
 from tests.system import test_take_over as take_over
 
 SCRIPTS = ("all_types", "all_types_tz8", "keys", "keys_raw", "keys_tabledisp", "bank", "ddl")
@@ -176,9 +174,8 @@ def test_a_verify_that_the_memory_quota_has_no_room_for(tidb_target: str, sessio
         canal("INSERT", {"id": ("int", str(n)), "v": ("json", text)}, database="m", table="j") for n in range(3000)
     ]
     values.append(compact({"type": "TIDB_WATERMARK", "database": "", "table": "", "_tidb": {"watermarkTs": TSO + 1}}))
-    count = len(values)
-    messages = Messages(["cdc"] * count, [0] * count, list(range(count)), [b""] * count, [*values])
-    run_all(tidb_target, decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages))
+    run_all(tidb_target, decoded_lot("canal-json", values))
+    messages, count = lot(values), len(values)
     settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
     assert verify(tidb_target, settings, "canal-json", [messages], {("cdc", 0): count}).is_equal
     session.execute("SET GLOBAL tidb_mem_quota_query = 6291456")
@@ -350,9 +347,8 @@ def test_bits_are_verified(tidb_target: str, session: Session) -> None:
             values.append(canal("DELETE", gone, database="m", table="b", pkNames=["k"], _tidb={"commitTs": ts}))
         values.append(canal("INSERT", row, database="m", table="b", pkNames=["k"], _tidb={"commitTs": ts}))
         values.append(compact({"type": "TIDB_WATERMARK", "database": "", "table": "", "_tidb": watermark}))
-        count = len(values)
-        messages = Messages(["cdc"] * count, [0] * count, list(range(count)), [b""] * count, [*values])
-        run_all(tidb_target, decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages))
+        run_all(tidb_target, decoded_lot("canal-json", values))
+    messages, count = lot(values), len(values)
     settings = Settings.model_validate({"name": "bridge", "timezone": "UTC"})
     assert session.rows("SELECT k, v + 0 FROM m.b ORDER BY k") == [("A", 40), ("b", 41)]
     assert verify(tidb_target, settings, "canal-json", [messages], {("cdc", 0): count}).is_equal

@@ -29,6 +29,9 @@ from tests.support.wire import (
     split,
     untyped,
 )
+from tests.support.wire import (
+    official as official_row,
+)
 
 ID = {"id": ("int", "1")}
 
@@ -132,9 +135,7 @@ def test_spelling_of_official_canal(kind: str, spelled: str) -> None:
     and what Canal does not take for text comes as bytes."""
     value, literal = WAYS[kind]
     told = {"v": 2004 if kind in BYTES else None}
-    message = orjson.loads(canal("INSERT", {"v": (spelled, value), "n": (spelled, None)}, sqlType=told, id=7))
-    del message["_tidb"]
-    event = canal_event(compact(message))
+    event = canal_event(official_row("INSERT", {"v": (spelled, value), "n": (spelled, None)}, sqlType=told))
     assert row_of(event, event.after) == {"v": literal, "n": "NULL"}
 
 
@@ -208,9 +209,7 @@ def test_json_of_mariadb() -> None:
 def test_backquotes_in_names() -> None:
     """Official Canal keeps them doubled in the names of columns, as statements have them; TiCDC does not."""
     row = {"e``f": ("INT", "1"), "g": ("INT", "2")}
-    message = orjson.loads(canal("UPDATE", row, id=7, pkNames=["e``f"], old=[{"e``f": "3"}]))
-    del message["_tidb"]
-    event = canal_event(compact(message))
+    event = canal_event(official_row("UPDATE", row, pkNames=["e``f"], old=[{"e``f": "3"}]))
     assert (names_of(event), event.key, event.before, event.after) == ("e`f\0g", "e`f", "3\0002", "1\0002")
     assert names_of(canal_event(canal("INSERT", row))) == "e``f\0g"
 

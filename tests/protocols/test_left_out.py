@@ -12,10 +12,10 @@ from bridge.events import Kind, LeftOut
 from bridge.filters.table_filter import ReservedSchemas
 from bridge.protocols import PROTOCOLS as REGISTERED
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
-from bridge.protocols.batch_decode import Messages, decode_messages
+from bridge.protocols.batch_decode import decode_messages
 from tests.protocols.test_reasons import SCHEMA_CHANGE_OF
 from tests.support.debezium_wire import TICDC_SOURCE, ticdc
-from tests.support.wire import as_ckafka, canal, open_row
+from tests.support.wire import as_ckafka, canal, lot, open_row
 
 PROTOCOLS = sorted(REGISTERED)
 Pair = tuple[bytes | None, bytes]
@@ -46,7 +46,7 @@ def decoded(protocol: str, pairs: Iterable[Pair], **options: Any) -> list[dict[s
     """The events of messages that are decoded together, by one decoder, twice: it has learned then."""
     decoder = make_decoder(protocol, DecodeOptions("UTC", **options))
     keys, values = zip(*pairs, strict=True)
-    messages = Messages(["q"] * len(keys), [0] * len(keys), list(range(len(keys))), list(keys), list(values))
+    messages = lot(values, keys)
     decode_messages(decoder, messages)
     events: list[dict[str, Any]] = decode_messages(decoder, messages).to_pylist()
     return events

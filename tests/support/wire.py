@@ -14,8 +14,11 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+
 from bridge.events import SEP, Boundary, Event, LeftOut, RowChange, Undecodable
 from bridge.protocols import DecodeOptions, decode_message, make_decoder
+from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.protocols.values.row_image import split_forms
 
 TSO = 470611860099956739
@@ -42,6 +45,14 @@ def canal(kind: str, columns: dict[str, tuple[str, Any]], **fields: Any) -> byte
         "old": None, "data": [{name: value for name, (_, value) in columns.items()}], "_tidb": {"commitTs": TSO},
     }  # fmt: skip
     return compact(message | fields)
+
+
+def official(kind: str, columns: dict[str, tuple[str, Any]], **fields: Any) -> bytes:
+    """A row message as Alibaba's own Canal sends it, of the table `m.t`."""
+    times = {"es": 1700000000000, "ts": 1700000000001}
+    message = json.loads(canal(kind, columns, **{"database": "m", "gtid": "", "id": 7, **times, **fields}))
+    del message["_tidb"]  # which nothing but TiCDC knows
+    return compact(message)
 
 
 # --- ckafka
@@ -126,6 +137,19 @@ def plain_notation(number: float) -> str:
 def decode(protocol: str, key: bytes | None, value: bytes | None, timezone: str | None = "UTC") -> list[Any]:
     """The events of a message by a fresh decoder."""
     return decode_message(make_decoder(protocol, DecodeOptions(timezone)), key, value)
+
+
+def lot(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None, topic: str = "cdc") -> Messages:
+    """The messages of partition 0 of a topic."""
+    count = len(values)
+    return Messages([topic] * count, [0] * count, [*range(count)], [*(keys or [None] * count)], [*values])
+
+
+def decoded_lot(
+    protocol: str, values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = None, **options: Any
+) -> pa.Table:
+    """Their events, decoded together."""
+    return decode_messages(make_decoder(protocol, DecodeOptions("UTC", **options)), lot(values, keys))
 
 
 def canal_event(value: bytes, timezone: str | None = "UTC") -> Any:

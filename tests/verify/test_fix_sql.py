@@ -191,10 +191,9 @@ TIDB_TABLE = """CREATE TABLE `t` (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin /*T![placement] PLACEMENT POLICY=`p` */"""
 
 
-@pytest.mark.parametrize("server", ["target", "old_target", "mysql_target", "old_mysql_target"])
-def test_a_table_of_tidb(server: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("url", ["target", "old_target", "mysql_target", "old_mysql_target"], indirect=True)
+def test_a_table_of_tidb(url: str) -> None:
     """Its SHOW CREATE TABLE becomes what each target takes."""
-    url = request.getfixturevalue(server)
     session = Target(url).connect()
     try:
         translator = StatementTranslator(named_capabilities("tidb-8.5"), probe(session), DdlRules())

@@ -9,15 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from bridge.protocols import DecodeOptions, make_decoder
-from bridge.protocols.batch_decode import Messages, decode_messages
 from bridge.rows.sql.members import zero_of
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
 from tests.support.debezium_wire import ID, NATIVE_SOURCE, named, native
 from tests.support.pipelines import run_all, sql
 from tests.support.upstreams import Literal, boundary, in_one_partition, row_change, schema_change
-from tests.support.wire import ROW_KEY, as_ckafka, canal, compact, frame, open_key
+from tests.support.wire import ROW_KEY, as_ckafka, canal, compact, decoded_lot, frame, open_key
 
 POSITIONS = count(484)
 """Each message of Debezium has a place of its own in the binlog."""
@@ -92,10 +90,9 @@ def numbers_of(url: str, tables: Iterable[str]) -> dict[str, list[tuple[int, ...
     return {name: sql(url, f"SELECT id, e + 0, n + 0 FROM m.{name} ORDER BY id") for name in tables}
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_loads(server: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("url", SERVERS, indirect=True)
+def test_loads(url: str) -> None:
     """Also by LOAD DATA, among many rows."""
-    url = request.getfixturevalue(server)
     log = [schema_change(5, f"CREATE TABLE t ({TABLES['a key'].format(enum=f'ENUM({MEMBERS[0]})')})")]
     log += [row_change(10, "t", ["id", "e", "n"], ["id"], after=row(n, n % 3, (n + 1) % 3)) for n in range(30_000)]
     sql(url, "CREATE DATABASE m")
@@ -136,18 +133,14 @@ WAYS: dict[str, tuple[str, list[tuple[bytes | None, bytes]]]] = {
 }
 
 
-@pytest.mark.parametrize("server", ["target", "mysql_target", "old_mysql_target", "tidb_target"])
+@pytest.mark.parametrize("url", ["target", "mysql_target", "old_mysql_target", "tidb_target"], indirect=True)
 @pytest.mark.parametrize("way", WAYS)
-def test_every_protocol(server: str, way: str, request: pytest.FixtureRequest) -> None:
+def test_every_protocol(url: str, way: str) -> None:
     """By its number, or by '' where the format has names."""
-    url = request.getfixturevalue(server)
     protocol, messages = WAYS[way]
     sql(url, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY, e ENUM('a','b'))")
     keys, values = zip(*messages, strict=True)
-    count = len(messages)
-    decoder = make_decoder(protocol, DecodeOptions("UTC"))
-    sent = Messages(["cdc"] * count, [0] * count, list(range(count)), list(keys), list(values))
-    events = decode_messages(decoder, sent)
+    events = decoded_lot(protocol, values, keys)
     has_boundaries = protocol in ("canal-json", "open-protocol")
-    run_all(url, pa.concat_tables([events, in_one_partition([boundary(15)], count)][: 1 + has_boundaries]))
+    run_all(url, pa.concat_tables([events, in_one_partition([boundary(15)], len(messages))][: 1 + has_boundaries]))
     assert sql(url, "SELECT id, e + 0 FROM m.t ORDER BY id") == [(1, 1), (2, 0), (3, None)]

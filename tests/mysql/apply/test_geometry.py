@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from bridge.protocols import DecodeOptions, make_decoder
-from bridge.protocols.batch_decode import Messages, decode_messages
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
 from tests.support.debezium_wire import ID, NATIVE_SOURCE, native
 from tests.support.pipelines import run_all, sql
-from tests.support.wire import compact
+from tests.support.wire import compact, decoded_lot, official
 
 POSITIONS = count(484)
 """Each message of Debezium has a place of its own in the binlog."""
@@ -34,17 +32,11 @@ COLUMNS = [name.lower() for name in SHAPES]
 TABLES = {"a key": "id INT PRIMARY KEY", "no key": "id INT"}
 
 
-def canal(kind: str, number: int, values: dict[str, bytes | None], old: Any, *, has_key: bool) -> bytes:
+def canal(kind: str, number: int, values: dict[str, bytes | None], *, has_key: bool) -> bytes:
     """Official Canal's message of a row."""
-    row = {"id": str(number)} | {name: value and value.decode("latin-1") for name, value in values.items()}
-    types = {"id": "INT"} | {name: name.upper() for name in values}
-    return compact(
-        {
-            "data": [row], "database": "m", "es": 1700000000000, "gtid": "", "id": 1, "isDdl": False,
-            "mysqlType": types, "old": old, "pkNames": ["id"] if has_key else None, "sql": "",
-            "sqlType": dict.fromkeys(values, 2004) | {"id": 4}, "table": "t", "ts": 1700000000001, "type": kind,
-        }
-    )  # fmt: skip
+    row = {name: (name.upper(), value and value.decode("latin-1")) for name, value in values.items()}
+    codes = dict.fromkeys(values, 2004) | {"id": 4}
+    return official(kind, {"id": ("INT", str(number)), **row}, pkNames=["id"] if has_key else None, sqlType=codes)
 
 
 def debezium(kind: str, number: int, values: dict[str, bytes | None], *, has_schema: bool) -> bytes:
@@ -61,13 +53,12 @@ def debezium(kind: str, number: int, values: dict[str, bytes | None], *, has_sch
     return native({"INSERT": "c", "DELETE": "d"}[kind], row, fields if has_schema else None, source=source)
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("url", SERVERS, indirect=True)
 @pytest.mark.parametrize("table", TABLES)
 @pytest.mark.parametrize("way", ["canal-json", "debezium", "debezium without schema"])
-def test_every_type(server: str, table: str, way: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_every_type(url: str, table: str, way: str, tmp_path: Path) -> None:
     """With and without an SRID, and NULL; rows of a table without a key go by it; verify finds what differs in a table
     with a key, and its fix writes what is right."""
-    url = request.getfixturevalue(server)
     has_key, protocol = table == "a key", way.split()[0]
     lines = ",".join([TABLES[table], *(f"`{name}` {name}" for name in COLUMNS)])
     sql(url, "CREATE DATABASE m", "CREATE DATABASE upstream")
@@ -84,13 +75,11 @@ def test_every_type(server: str, table: str, way: str, tmp_path: Path, request: 
     sent = [("INSERT", n, rows[n]) for n in rows] + [("INSERT", 4, rows[1]), ("INSERT", 5, rows[2])]
     sent += [("DELETE", 4, rows[1]), ("DELETE", 3, rows[3])]
     if protocol == "canal-json":
-        values = [canal(kind, n, row, None, has_key=has_key) for kind, n, row in sent]
+        values = [canal(kind, n, row, has_key=has_key) for kind, n, row in sent]
     else:
         values = [debezium(kind, n, row, has_schema=way == protocol) for kind, n, row in sent]
     keys = [None if protocol == "canal-json" or not has_key else compact({"payload": {"id": n}}) for _, n, _ in sent]
-    count = len(values)
-    messages = Messages(["cdc"] * count, [0] * count, list(range(count)), keys, list(values))
-    events = decode_messages(make_decoder(protocol, DecodeOptions("UTC")), messages)
+    events = decoded_lot(protocol, values, keys)
     run_all(url, events)
     query = f"SELECT id,{names} FROM m.t ORDER BY id"
     right = [(n, *rows[shape].values()) for n, shape in ((1, 1), (2, 2), (5, 2))]

@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 
 from bridge.errors import RefusedRowsError
-from bridge.protocols import DecodeOptions, make_decoder
-from bridge.protocols.batch_decode import Messages, decode_messages
 from tests.generated.verifying import verify_events
 from tests.support.clients import run_file
 from tests.support.pipelines import run_all, sql
-from tests.support.wire import compact
+from tests.support.wire import decoded_lot, official
 
 SERVERS = ("target", "old_target", "mysql_target", "old_mysql_target")
 COLUMNS: list[tuple[str, str, str, Any]] = [
@@ -61,22 +59,14 @@ COLUMNS: list[tuple[str, str, str, Any]] = [
 
 
 def message(kind: str, number: int, *, is_null: bool = False, old: Any = None) -> bytes:
-    types = {"id": "SERIAL"} | {f"c{i}": named for i, (_, named, _, _) in enumerate(COLUMNS)}
-    as_bytes = {name: 2004 for name, named in types.items() if re.search("TEXT|LONG|BINARY|BLOB", named)}
-    row = {"id": str(number)} | {f"c{i}": None if is_null else value for i, (_, _, value, _) in enumerate(COLUMNS)}
-    return compact(
-        {
-            "data": [row], "database": "m", "es": 1700000000000, "gtid": "", "id": 7, "isDdl": False,
-            "mysqlType": types, "old": old, "pkNames": ["id"], "sql": "", "sqlType": as_bytes,
-            "table": "t", "ts": 1700000000001, "type": kind,
-        }
-    )  # fmt: skip
+    columns = {f"c{i}": (named, None if is_null else value) for i, (_, named, value, _) in enumerate(COLUMNS)}
+    as_bytes = {name: 2004 for name, (named, _) in columns.items() if re.search("TEXT|LONG|BINARY|BLOB", named)}
+    return official(kind, {"id": ("SERIAL", str(number)), **columns}, old=old, sqlType=as_bytes)
 
 
-@pytest.mark.parametrize("server", SERVERS)
-def test_every_name_of_a_type(server: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("url", SERVERS, indirect=True)
+def test_every_name_of_a_type(url: str, tmp_path: Path) -> None:
     """Written, read back, verified, and written by a fix of verify; a SERIAL beyond 2^63 comes as a negative number."""
-    url = request.getfixturevalue(server)
     lines = ", ".join(["id SERIAL PRIMARY KEY", *(f"c{i} {spelled}" for i, (spelled, *_) in enumerate(COLUMNS))])
     sql(url, "CREATE DATABASE m CHARACTER SET utf8mb4", f"CREATE TABLE m.t ({lines})")
     values = [
@@ -84,9 +74,7 @@ def test_every_name_of_a_type(server: str, tmp_path: Path, request: pytest.Fixtu
         message("UPDATE", 2, is_null=True, old=[{f"c{i}": value for i, (_, _, value, _) in enumerate(COLUMNS)}]),
         message("DELETE", 3),
     ]
-    count = len(values)
-    messages = Messages(["cdc"] * count, [0] * count, list(range(count)), [None] * count, list(values))
-    events = decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages)
+    events = decoded_lot("canal-json", values)
     run_all(url, events)
     query = f"SELECT id, {', '.join(f'c{i}' for i in range(len(COLUMNS)))} FROM m.t ORDER BY id"
     whole = [shown for *_, shown in COLUMNS]
@@ -99,26 +87,18 @@ def test_every_name_of_a_type(server: str, tmp_path: Path, request: pytest.Fixtu
     assert sql(url, query) == right
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("url", SERVERS, indirect=True)
 @pytest.mark.parametrize(
     ("charset", "one", "other", "shown"),
     [("latin1", "a", "b", "a"), ("utf16", "\0a", "\0b", "a"), ("binary", "ä", "é", b"\xc3\xa4")],
 )
-def test_keys_in_other_character_sets(
-    server: str, charset: str, one: str, other: str, shown: Any, request: pytest.FixtureRequest
-) -> None:
+def test_keys_in_other_character_sets(url: str, charset: str, one: str, other: str, shown: Any) -> None:
     """Rows go and change by keys whose bytes Canal has read as UTF-8."""
-    url = request.getfixturevalue(server)
     sql(url, "CREATE DATABASE m", f"CREATE TABLE m.t (k VARCHAR(20) CHARACTER SET {charset} PRIMARY KEY, v INT)")
 
     def of(kind: str, key: str, value: int, old: Any = None) -> bytes:
-        return compact(
-            {
-                "data": [{"k": key, "v": str(value)}], "database": "m", "es": 1700000000000, "gtid": "", "id": 7,
-                "isDdl": False, "mysqlType": {"k": "VARCHAR(20)", "v": "INT"}, "old": old, "pkNames": ["k"],
-                "sql": "", "sqlType": {"k": 12, "v": 4}, "table": "t", "ts": 1700000000001, "type": kind,
-            }
-        )  # fmt: skip
+        columns = {"k": ("VARCHAR(20)", key), "v": ("INT", str(value))}
+        return official(kind, columns, old=old, pkNames=["k"], sqlType={"k": 12, "v": 4})
 
     steps = (
         [of("INSERT", one, 1), of("INSERT", other, 2)],
@@ -126,52 +106,30 @@ def test_keys_in_other_character_sets(
         [of("DELETE", other, 2), of("UPDATE", one, 4, [{"v": "3"}])],
     )
     for number in range(1, len(steps) + 1):  # each in a transaction of its own
-        values = list(chain.from_iterable(steps[:number]))
-        count = len(values)
-        messages = Messages(["cdc"] * count, [0] * count, list(range(count)), [None] * count, list(values))
-        run_all(url, decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages))
+        run_all(url, decoded_lot("canal-json", list(chain.from_iterable(steps[:number]))))
     assert sql(url, "SELECT k, v FROM m.t") == [(shown, 4)]
 
 
 def test_a_binary_without_a_length(target: str) -> None:
     """It has one byte; a zero byte comes as nothing, and is the key of the row that goes."""
     sql(target, "CREATE DATABASE m", "CREATE TABLE m.t (k BINARY PRIMARY KEY, v INT)")
-    head = {
-        "database": "m", "es": 1700000000000, "gtid": "", "id": 7, "isDdl": False, "mysqlType": {"k": "BINARY"},
-        "old": None, "pkNames": ["k"], "sql": "", "sqlType": {"k": 2004}, "table": "t", "ts": 1700000000001,
-    }  # fmt: skip
-    values: list[bytes | None] = [
-        compact({**head, "type": "INSERT", "data": [{"k": ""}, {"k": "a"}]}),
-        compact({**head, "type": "DELETE", "data": [{"k": ""}]}),
-    ]
-    messages = Messages(["cdc"] * 2, [0] * 2, [0, 1], [None] * 2, values)
-    events = decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages)
+    told: dict[str, Any] = {"pkNames": ["k"], "sqlType": {"k": 2004}}
+    values = [official("INSERT", {"k": ("BINARY", "")}, data=[{"k": ""}, {"k": "a"}], **told)]
+    values.append(official("DELETE", {"k": ("BINARY", "")}, **told))
+    events = decoded_lot("canal-json", values)
     for count in (2, 3):  # each message in a transaction of its own
         run_all(target, events.slice(0, count).combine_chunks())
     assert sql(target, "SELECT k FROM m.t") == [(b"a",)]
 
 
-@pytest.mark.parametrize("server", SERVERS)
+@pytest.mark.parametrize("url", SERVERS, indirect=True)
 @pytest.mark.parametrize("charset", ["latin1", "gbk"])
-def test_texts_that_may_be_of_another_character_set_are_refused(
-    server: str, charset: str, request: pytest.FixtureRequest
-) -> None:
+def test_texts_that_may_be_of_another_character_set_are_refused(url: str, charset: str) -> None:
     """A real Canal left out the ALTER DATABASE that had made the upstream's column utf8mb4: the bytes of its text would
     be other letters in the target's.  Nothing of their transaction is written."""
-    url = request.getfixturevalue(server)
     sql(url, "CREATE DATABASE m", f"CREATE TABLE m.t (id INT PRIMARY KEY, v VARCHAR(10) CHARACTER SET {charset})")
-    values = [
-        compact(
-            {
-                "data": [{"id": str(number), "v": text}], "database": "m", "es": 1700000000000, "gtid": "", "id": 7,
-                "isDdl": False, "mysqlType": {"id": "INT", "v": "VARCHAR(10)"}, "old": None, "pkNames": ["id"],
-                "sql": "", "sqlType": {"id": 4, "v": 12}, "table": "t", "ts": 1700000000001, "type": "INSERT",
-            }
-        )
-        for number, text in enumerate(("a", "ä"))
-    ]  # fmt: skip
-    messages = Messages(["cdc"] * 2, [0] * 2, [0, 1], [None] * 2, list(values))
-    events = decode_messages(make_decoder("canal-json", DecodeOptions("UTC")), messages)
+    columns = [{"id": ("INT", str(number)), "v": ("VARCHAR(10)", text)} for number, text in enumerate(("a", "ä"))]
+    events = decoded_lot("canal-json", [official("INSERT", row, sqlType={"id": 4, "v": 12}) for row in columns])
     with pytest.raises(RefusedRowsError, match=f"may be no text of {charset}"):
         run_all(url, events)
     assert sql(url, "SELECT * FROM m.t") == []

@@ -15,7 +15,7 @@ from tests.support.upstreams import boundary, in_one_partition, schema_change
 TABLE = "CREATE TABLE m.t (id INT PRIMARY KEY, b INT, KEY ib (b), CONSTRAINT k CHECK (b > 0))"
 
 
-@pytest.mark.parametrize("server", ["target", "mysql_target"])
+@pytest.mark.parametrize("url", ["target", "mysql_target"], indirect=True)
 @pytest.mark.parametrize(
     ("statement", "columns", "keys"),
     [
@@ -46,11 +46,8 @@ TABLE = "CREATE TABLE m.t (id INT PRIMARY KEY, b INT, KEY ib (b), CONSTRAINT k C
         ("RENAME TABLE IF EXISTS nosuch TO u", "id b", "PRIMARY ib"),
     ],
 )
-def test_parts_that_did_nothing(
-    server: str, statement: str, columns: str, keys: str, request: pytest.FixtureRequest
-) -> None:
+def test_parts_that_did_nothing(url: str, statement: str, columns: str, keys: str) -> None:
     """The target is what the upstream was, so the same parts do nothing there, whether it knows the IF or not."""
-    url = request.getfixturevalue(server)
     sql(url, "CREATE DATABASE m", TABLE)
     rules = ddl_rules(source="mariadb")
     run_all(url, in_one_partition([schema_change(TS, statement), boundary(TS + 1)]), ddl=rules)
@@ -68,7 +65,7 @@ def test_parts_that_did_nothing(
     assert " ".join(name for (name,) in indexes) == keys
 
 
-@pytest.mark.parametrize("server", ["target", "mysql_target"])
+@pytest.mark.parametrize("url", ["target", "mysql_target"], indirect=True)
 @pytest.mark.parametrize(
     ("pairs", "tables"),
     [
@@ -79,9 +76,8 @@ def test_parts_that_did_nothing(
         ("nosuch TO x, neither TO y", "s t"),
     ],
 )
-def test_tables_that_are_not_there(server: str, pairs: str, tables: str, request: pytest.FixtureRequest) -> None:
+def test_tables_that_are_not_there(url: str, pairs: str, tables: str) -> None:
     """As MariaDB: each table is renamed that is there, also by a name that it has just got."""
-    url = request.getfixturevalue(server)
     sql(url, "CREATE DATABASE m", "CREATE TABLE m.t (t INT)", "CREATE TABLE m.s (s INT)")
     changes = [schema_change(TS, f"RENAME TABLE IF EXISTS {pairs}"), boundary(TS + 1)]
     run_all(url, in_one_partition(changes), ddl=ddl_rules(source="mariadb"))
@@ -89,7 +85,7 @@ def test_tables_that_are_not_there(server: str, pairs: str, tables: str, request
     assert " ".join(name for (name,) in named) == tables
 
 
-@pytest.mark.parametrize("server", ["target", "mysql_target"])
+@pytest.mark.parametrize("url", ["target", "mysql_target"], indirect=True)
 @pytest.mark.parametrize(
     ("action", "partitions"),
     [
@@ -103,11 +99,8 @@ def test_tables_that_are_not_there(server: str, pairs: str, tables: str, request
         ("ADD PARTITION IF NOT EXISTS (PARTITION p2 VALUES LESS THAN (30))", "p0 p1 p2"),
     ],
 )
-def test_partitions_that_are_not_there(
-    server: str, action: str, partitions: str, request: pytest.FixtureRequest
-) -> None:
+def test_partitions_that_are_not_there(url: str, action: str, partitions: str) -> None:
     """As MariaDB: of a list, those are dropped that are there; where one of those to be made is there, none is made."""
-    url = request.getfixturevalue(server)
     ranges = "(PARTITION p0 VALUES LESS THAN (10), PARTITION p1 VALUES LESS THAN (20))"
     sql(url, "CREATE DATABASE m", f"CREATE TABLE m.t (id INT PRIMARY KEY) PARTITION BY RANGE (id) {ranges}")
     changes = [schema_change(TS, f"ALTER TABLE t {action}"), boundary(TS + 1)]
@@ -118,10 +111,9 @@ def test_partitions_that_are_not_there(
     assert " ".join(name for (name,) in named) == partitions
 
 
-@pytest.mark.parametrize("server", ["target", "mysql_target"])
-def test_what_a_skipped_drop_left_is_not_taken_for_it(server: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("url", ["target", "mysql_target"], indirect=True)
+def test_what_a_skipped_drop_left_is_not_taken_for_it(url: str) -> None:
     """Upstream the column came anew: what the target has holds the values of the dropped one."""
-    url = request.getfixturevalue(server)
     sql(url, "CREATE DATABASE m", TABLE)
     dropped = schema_change(TS, "ALTER TABLE t DROP COLUMN b, DROP CONSTRAINT k")
     with pytest.raises(HeldError):

@@ -63,10 +63,9 @@ def test_defaults_take_the_upstream_moment(target: str, session: Session) -> Non
         assert control.rows("SELECT NOW() > '2025-01-01', @@SESSION.time_zone") == [(1, "+00:00")]
 
 
-@pytest.mark.parametrize("server", ["target", "mysql_target"])
-def test_what_mariadb_says_in_other_words(server: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize("url", ["target", "mysql_target"], indirect=True)
+def test_what_mariadb_says_in_other_words(url: str) -> None:
     """Rows get the values that they have upstream."""
-    url = request.getfixturevalue(server)
     sql(url, "CREATE DATABASE m", "CREATE TABLE m.t (id INT PRIMARY KEY)", "INSERT INTO m.t VALUES (1)")
     added = "a TEXT NOT NULL DEFAULT 'x'", "b JSON DEFAULT '{}'", "c CHAR(9) DEFAULT concat('a', 'b')"
     text = f"ALTER TABLE t ADD {', ADD '.join(added)}, ADD d INT AS (id + 1) PERSISTENT"
@@ -211,10 +210,9 @@ def test_a_column_that_counts_already(target: str, session: Session) -> None:
     assert session.rows("SELECT id, v FROM t") == [(0, 1)]
 
 
-@pytest.mark.parametrize("server", ["target", "old_target", "mysql_target"])
-def test_a_new_json_column_that_takes_no_null(request: pytest.FixtureRequest, server: str) -> None:
+@pytest.mark.parametrize("url", ["target", "old_target", "mysql_target"], indirect=True)
+def test_a_new_json_column_that_takes_no_null(url: str) -> None:
     """The rows that are there get the JSON null, as in TiDB and MySQL."""
-    url = request.getfixturevalue(server)
     with admin(url) as session:
         session.execute("CREATE DATABASE m")
         session.execute("CREATE TABLE m.t (id INT PRIMARY KEY)")
