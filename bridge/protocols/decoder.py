@@ -28,7 +28,6 @@ MAX_CACHED: Final = 4096
 """In entries.  A cache is emptied at this size, so that a flood of table names cannot fill the memory."""
 
 _EXCERPT_CHARACTERS: Final = 60
-"""In characters."""
 Contents = Sequence[bytes | None]
 """The keys, or the values, of messages."""
 _Key = TypeVar("_Key")

@@ -130,6 +130,8 @@ class PartitionBacklog:
         self.barrier: Barrier | None = None
         self._next_changes: dict[PartitionId, Moment] = {}
         """By partition the schema change that comes first there, behind the barrier: a row may pass none of them."""
+        self._overtaken: set[PartitionId] = set()
+        """The partitions in which it came behind rows that are later, and may be before the barrier."""
         self._present: Step | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self.ended = False
@@ -275,7 +277,8 @@ class PartitionBacklog:
             stops = [(w, stop) for w, queue in sorted(self.queues.items()) if (stop := queue.first_stop(limit))]
             self._stopped = {where: stop for where, stop in stops if stop.is_bad}
             changes = [(w, stop) for w, stop in stops if not stop.is_bad and stop.moment.ts <= self._hard_bound]
-            changes = [(w, stop) for w, stop in changes if not self._comes_behind_later_rows(w, stop)]
+            self._overtaken = {w for w, stop in changes if self._comes_behind_later_rows(w, stop)}
+            changes = [(w, stop) for w, stop in changes if w not in self._overtaken]
             if not changes:
                 self.barrier, self._next_changes = None, {}
                 return
@@ -379,9 +382,9 @@ class PartitionBacklog:
             return True
         head = queue.head
         if head is not None:
-            if head.is_bad or barrier.where == where:
-                return not head.is_bad and head.event == barrier.stop.event
-            return in_order([barrier.moment, head.moment])[0] == 0  # else rows behind it are before the barrier
+            if barrier.where == where:
+                return head.event == barrier.stop.event
+            return not head.is_bad and where not in self._overtaken
         if barrier.where == where:
             return False
         if not len(queue):
