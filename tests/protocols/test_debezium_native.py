@@ -123,6 +123,20 @@ def test_a_schema_message_without_a_statement() -> None:
     assert "the statement is None" in reason(*events_of(None, schema_change(None)))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("charset", "to", "is_read"),
+    [("latin1", "utf8mb4", False), ("utf8", "UTF8MB3", True), (None, "utf8mb4", True), ("latin1", "latin1", True)],
+)
+def test_a_connector_that_keeps_a_former_character_set(charset: str | None, to: str, *, is_read: bool) -> None:
+    """3.0.8 reads what comes behind CONVERT TO in the former one, so that letters become others; 3.6.1 follows it."""
+    columns = [{"name": "id", "charsetName": None}, {"name": "note", "charsetName": charset}]
+    tables = [{"type": "ALTER", "id": '"inventory"."customers"', "table": {"columns": columns}}]
+    text = f"ALTER TABLE customers CONVERT TO CHARACTER SET {to} COLLATE {to}_bin"
+    [event] = events_of(None, schema_change(text, tableChanges=tables))
+    assert isinstance(event, DdlStatement) == is_read
+    assert is_read or "goes on reading note in latin1" in reason(event)
+
+
 def test_what_a_connector_calls_a_snapshots_and_is_of_a_servers_log() -> None:
     """As a connector 3.5.0 did behind a kill within an incremental snapshot: statements and rows of the log are what
     they are.  A drop in a snapshot's words may be a blocking snapshot's: it is not read."""
