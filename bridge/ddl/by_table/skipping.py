@@ -135,7 +135,7 @@ def wrong_without(
 
     text: with the names of the target.  is_utc, is_debezium: as of `misread_values`.
     """
-    if reason := moved_without(classified) or moved_onto(text, classified, definition_of, is_there):
+    if reason := moved_without(classified) or moved_onto(classified, is_there):
         return reason
     if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
         names = sorted(column_names_in(text, classified).given)
@@ -155,20 +155,14 @@ def moved_without(classified: Classified) -> str:
     return "rows behind it would go to each other's columns" if classified.swaps is Swap.COLUMNS else ""
 
 
-def moved_onto(text: str, classified: Classified, definition_of: DefinitionOf, is_there: IsThere) -> str:
-    """Says which rows would go to another table or column if a rename were left out while the target has both names,
-    as the drop of the one was left out before; "" without any."""
-    names = classified.tables
-    if C.RENAME_TABLE in classified.classes:
-        pairs = zip(names[::2], names[1::2], strict=False)
-        taken = [new for old, new in pairs if is_there(old) and is_there(new)]
-        return f"the target has {taken[0]} already, to which rows behind it would go" if taken else ""
-    if classified.kind is not StatementKind.ALTER_TABLE or len(names) != 1:
+def moved_onto(classified: Classified, is_there: IsThere) -> str:
+    """Says which rows would go to another table if a rename were left out while the target has both names, as the drop
+    of the one was left out before; "" without any."""
+    if C.RENAME_TABLE not in classified.classes:
         return ""
-    for pair in column_names_in(text, classified).renamed:
-        if all(definition_of(names[0], name) is not None for name in pair):
-            return f"the target has {pair[1]} already, where rows may hold another value"
-    return ""
+    names = classified.tables
+    taken = [new for old, new in zip(names[::2], names[1::2], strict=False) if is_there(old) and is_there(new)]
+    return f"the target has {taken[0]} already, to which rows behind it would go" if taken else ""
 
 
 def wrong_without_unclear(classified: Classified) -> str:

@@ -15,7 +15,7 @@ import structlog
 from bridge.ddl.by_table.routing import RoutingError, target_statement
 from bridge.ddl.by_table.shards import ShardVerdict, compared, kept_rows, misread, shard_statement
 from bridge.ddl.by_table.shards import ruling as shard_ruling
-from bridge.ddl.by_table.skipping import kept_key, misread_values, moved_onto, moved_without
+from bridge.ddl.by_table.skipping import kept_key, misread_values, wrong_without
 from bridge.ddl.classes import ChangeClass
 from bridge.ddl.parser import DATABASE_KINDS, Classified, PassedOver, Refused, Unclear, classify
 from bridge.ddl.policy import DdlRules, Decision, Verdict
@@ -104,7 +104,9 @@ class Planner:
             key = kept_key(rewritten.text, rewritten.classified, around.unique_keys, around.column_definition)
             if key:
                 raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, key), rewritten)
-            if what := self._wrong_if_left_out(session, change, rewritten, around):
+            how = {"is_utc": self._around.zone(session) in {UTC, "UTC"}, "is_debezium": is_of_connector(change.place)}
+            of, is_there = around.column_definition, around.is_there
+            if what := wrong_without(rewritten.sql, rewritten.classified, of, is_there, **how):
                 raise self.hold(session, change, f"{decision.reason}, but {what}, and nothing would tell", rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)
@@ -125,16 +127,6 @@ class Planner:
             self._leave_out(session, change, JournalState.DONE, rewritten, NOTHING_TO_RUN)
             return None
         return rewritten
-
-    def _wrong_if_left_out(self, session: Session, change: SchemaChange, rewritten: Rewritten, around: OnTarget) -> str:
-        """Says which rows would go to another table or column, or be read as others, without the statement."""
-        how = {"is_utc": self._around.zone(session) in {UTC, "UTC"}, "is_debezium": is_of_connector(change.place)}
-        text, known, of = rewritten.sql, rewritten.classified, around.column_definition
-        return (
-            moved_without(known)
-            or moved_onto(text, known, of, around.is_there)
-            or misread_values(text, known, of, **how, is_left_out=True)
-        )
 
     def _excluded_tables_in(self, session: Session, statement: Classified) -> list[str]:
         """Gives the tables that the filter leaves out, of a database that is dropped."""
