@@ -61,7 +61,8 @@ def misread_values(
             types = list(item.definition[1:]), read_tokens(definition)
             rows, column = types if makes or is_left_out else reversed(types)
             rows_in_words = "rows behind it" if is_left_out else "rows of a shard"
-            if "GENERATED" in _words_of(column) and "AS" not in _words_of(rows):
+            column_words, row_words = ({token.word for token in kind} for kind in (column, rows))
+            if "GENERATED" in column_words and "AS" not in row_words:
                 return f"{rows_in_words} have values of {name}, which the target computes"
             if not _keep_numbers(rows, column):
                 return (
@@ -76,10 +77,6 @@ def misread_values(
             if is_debezium and _form(rows) != _form(column):
                 return f"{rows_in_words} that come without a schema would be read as if their {name} had another type"
     return ""
-
-
-def _words_of(definition: list[Token]) -> list[str]:
-    return [token.word for token in definition]
 
 
 def _form(definition: list[Token]) -> str:

@@ -83,19 +83,19 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True)
 class Barrier:
-    """The earliest schema change that waits.  columns: what columns tell of it.  unclear: its unclear rows, and those
-    of others behind it."""
+    """The earliest schema change that waits.  columns: what columns tell of it.  others: its unclear rows, and those of
+    others behind it; and the places of what comes first in other partitions, none of which a row may pass."""
 
     where: PartitionId
     stop: Stop
     change: SchemaChange
     moment: Moment
     columns: ColumnEvidence | None
-    unclear: Sequence[UnclearRows]
+    others: Sequence[Bound]
 
     def bounds(self, began_anew: tuple[tuple[int, int], ...]) -> list[Bound]:
         """What rows may not pass before it has run.  began_anew: as of Moment."""
-        return [self.columns or replace(self.moment, began_anew=began_anew), *self.unclear]
+        return [self.columns or replace(self.moment, began_anew=began_anew), *self.others]
 
 
 class PartitionBacklog:
@@ -128,10 +128,8 @@ class PartitionBacklog:
         partition goes on: a schema change of whatever time may be behind it."""
         self._next_ts = applied_ts
         self.barrier: Barrier | None = None
-        self._next_changes: dict[PartitionId, Moment] = {}
-        """By partition the schema change that comes first there, behind the barrier: a row may pass none of them."""
         self._overtaken: set[PartitionId] = set()
-        """The partitions in which it came behind rows that are later, and may be before the barrier."""
+        """The partitions in which a schema change came behind rows that are later, and may be before the barrier."""
         self._present: Step | None = None
         self._counted_as_passed: set[PartitionId] = set()
         self.ended = False
@@ -258,7 +256,6 @@ class PartitionBacklog:
         bounds: list[Bound] = [replace(Moment.at(slow.seen, slow.places.values()), began_anew=anew) for slow in unread]
         if self.barrier is not None and self.barrier.where != where:
             bounds += self.barrier.bounds(anew)
-        bounds += [place for other, place in self._next_changes.items() if other != where]
         return [*bounds, *self.ahead, Moment.at(self._hard_bound)]
 
     @property
@@ -280,14 +277,13 @@ class PartitionBacklog:
             self._overtaken = {w for w, stop in changes if self._comes_behind_later_rows(w, stop)}
             changes = [(w, stop) for w, stop in changes if w not in self._overtaken]
             if not changes:
-                self.barrier, self._next_changes = None, {}
+                self.barrier = None
                 return
             where, stop = changes[in_order([stop.moment for _, stop in changes])[0]]
-            unclear_rows = [*self._all_unclear(where, stop)]
-            places = ((other, self._exact_place(change)) for other, change in changes if other != where)
-            self._next_changes = {other: place for other, place in places if place is not None}
+            places = (self._exact_place(other) for _, other in changes if other is not stop)
+            others: list[Bound] = [*self._all_unclear(where, stop), *(place for place in places if place is not None)]
             if self.barrier and (self.barrier.where, self.barrier.stop.event) == (where, stop.event):
-                self.barrier = replace(self.barrier, unclear=unclear_rows)
+                self.barrier = replace(self.barrier, others=others)
                 return
             if (change := judge(stop.schema_change, bool(stop.event["by_time"]))) is not None:
                 moment = replace(stop.moment, began_anew=self._began_anew)
@@ -295,13 +291,12 @@ class PartitionBacklog:
                 late = self._places.lateness(where, moment, change, tables, self._applied, unclear)
                 change = replace(change, doubt=change.doubt or late)
                 columns = self._column_evidence(where, stop) if stop.event["by_time"] else None
-                self.barrier = Barrier(where, stop, change, stop.moment, columns, unclear_rows)
+                self.barrier = Barrier(where, stop, change, stop.moment, columns, others)
                 return
             self.queues[where].drop(stop)
 
     def _comes_behind_later_rows(self, where: PartitionId, stop: Stop) -> bool:
-        """Tells whether rows wait before it in its partition that its place puts behind it: it is sent again, or came
-        too late.  It is no barrier until they are in the target."""
+        """Tells whether rows that are later by place wait before it: it comes again, or too late, and is no barrier."""
         place = self._exact_place(stop)
         return stop.index > 0 and place is not None and self.queues[where].first_stop([place]) is None
 
@@ -381,16 +376,13 @@ class PartitionBacklog:
         if barrier is None:
             return True
         head = queue.head
-        if head is not None:
-            if barrier.where == where:
-                return head.event == barrier.stop.event
-            return not head.is_bad and where not in self._overtaken
         if barrier.where == where:
-            return False
+            return head is not None and head.event == barrier.stop.event
+        if head is not None:
+            return not head.is_bad and where not in self._overtaken
         if not len(queue):
             return self.ended or where in self._counted_as_passed or queue.boundary > barrier.moment.last
-        places = self._next_changes.values()
-        is_behind = queue.begins_behind([*barrier.bounds(self._began_anew), *places, Moment.at(self._hard_bound)])
+        is_behind = queue.begins_behind([*barrier.bounds(self._began_anew), Moment.at(self._hard_bound)])
         return is_behind or self._begins_ahead(queue, barrier)
 
     def _begins_ahead(self, queue: PartitionQueue, barrier: Barrier) -> bool:

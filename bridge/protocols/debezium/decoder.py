@@ -51,8 +51,8 @@ _DROP: Final = re.compile(r"\s*DROP\b", re.IGNORECASE)
 _DROP_OF_SNAPSHOT: Final = re.compile(r"\s*DROP\s+(?:TABLE|DATABASE)\s+IF\s+EXISTS\b", re.IGNORECASE)
 _CONVERT: Final = re.compile(r"\bCONVERT\s+TO\s+(?:CHARACTER\s+SET|CHARSET)\s+(\w+)", re.IGNORECASE)
 _NOT_CONVERTED: Final = (
-    "the connector goes on reading {} in {}, though the statement makes it {}: letters beyond ASCII come as others"
-    " from here on. Take a connector that follows it (3.6.1 does), with a new snapshot"
+    "the connector goes on reading {} in {}, not in {}: letters beyond ASCII come as others from here on. Take one that"
+    " follows the statement (3.6.1 does), with a new snapshot"
 )
 _ID: Final = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 """A table in `tableChanges`: "database"."table"."""
