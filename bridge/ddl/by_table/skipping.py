@@ -27,7 +27,7 @@ from bridge.model import TableName
 _OF_MEMBERS: Final = frozenset({"ENUM", "SET"})
 _DECIMALS: Final = frozenset({"DECIMAL", "DEC", "NUMERIC", "FIXED"})
 
-DefinitionOf = Callable[[TableName, str], str | None]
+Definitions = Callable[[TableName, str], str | None]
 """Gives the merged table's definition of a column, from its type on; None where it has none."""
 IsThere = Callable[[TableName], bool]
 """Tells whether the target has a table."""
@@ -36,7 +36,7 @@ IsThere = Callable[[TableName], bool]
 def misread_values(
     text: str,
     classified: Classified,
-    definition_of: DefinitionOf,
+    definition_of: Definitions,
     *,
     is_utc: bool,
     is_debezium: bool,
@@ -81,9 +81,7 @@ def misread_values(
 
 def _form(definition: list[Token]) -> str:
     """Tells in which form Debezium's connector writes the values of a column, "" for numbers and texts as they are.
-
-    Without a schema the type of the target's column alone says how a value is read.
-    """
+    Without a schema the type of the target's column alone says how a value is read."""
     word = at(definition, 0).word
     inside = definition[2 : closing(definition, 1)] if at(definition, 1).text == "(" else []
     if word in _DECIMALS:  # the digits, without the point
@@ -120,13 +118,7 @@ _REMOVED_BY: Final = frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE})
 
 
 def wrong_without(
-    text: str,
-    classified: Classified,
-    definition_of: DefinitionOf,
-    is_there: IsThere,
-    *,
-    is_utc: bool,
-    is_debezium: bool,
+    text: str, classified: Classified, definition_of: Definitions, is_there: IsThere, *, is_utc: bool, is_debezium: bool
 ) -> str:
     """Says which rows would be wrong, and no server refuse them, if a statement were left out; "" without any.
 
@@ -212,7 +204,7 @@ def dropped_key(text: str, classified: Classified, keys_of: KeysOf) -> str:
     return "" if key is None else f"the target still has the {_key_text(key, keys[key])}, which the upstream drops"
 
 
-def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: DefinitionOf) -> str:
+def kept_key(text: str, classified: Classified, keys_of: KeysOf, definition_of: Definitions) -> str:
     """Says which unique key of the target would refuse or merge rows that differ upstream, if a statement were left
     out; "" when there is none.
 
@@ -265,7 +257,7 @@ def _columns(item: Item) -> tuple[str, ...]:
     return tuple((token.name or "").lower() for token in names)
 
 
-def _compares_anew(item: Item, column: str, table: TableName, definition_of: DefinitionOf) -> bool:
+def _compares_anew(item: Item, column: str, table: TableName, definition_of: Definitions) -> bool:
     """Tells whether an action names a charset or a collation for a text column, and not the one that it has."""
     words = [token.word for token in item.tokens]
     is_table = item.change is C.TABLE_CHARSET and words[0] == "CONVERT"
