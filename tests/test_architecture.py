@@ -36,7 +36,7 @@ FLOORS = (
 """Packages and modules of `bridge`, the lowest first; one imports from its own floor and from those below."""
 PURE = ("protocols", "rows", "ddl")
 DRIVERS = {"pyspark", "pymysql", "sqlalchemy", "confluent_kafka"}
-CEILING = 49746
+CEILING = 49764
 """The most lines of `bridge`, without `demo` and `local`."""
 
 

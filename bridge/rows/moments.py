@@ -169,6 +169,7 @@ class Moment:
     began_anew: between which times (TSO) binlogs are known to have begun anew: only places that are both before or both
         after are compared.
     is_change: whether it is that of a schema change (`Places.compared`).
+    by_place_only: whether only what its place puts behind it is later than it, and no clock says otherwise.
     """
 
     ts: int
@@ -176,6 +177,7 @@ class Moment:
     places: tuple[str, ...] = ()
     began_anew: tuple[tuple[int, int], ...] = ()
     is_change: bool = False
+    by_place_only: bool = False
 
     @classmethod
     def of_change(cls, ts: int, by_time: bool, place: str | None) -> Moment:
@@ -203,15 +205,16 @@ class Moment:
         times = events["commit_ts"].to_numpy()
         later: Bools = times > self.last
         if not self.places or events["place"].null_count == events.num_rows:
-            return later
-        by_place, is_earlier = _are_by_place(self.ts, times), times < self.ts
+            return later & (not self.by_place_only)
+        by_place, is_earlier, surely = _are_by_place(self.ts, times), times < self.ts, np.zeros(len(times), np.bool_)
         places = Places.of(events["place"]) if places is None else places
         by_place &= self._are_of_one_binlog(times)
         for place in self.places:
             is_comparable, behind = places.compared(place, is_earlier, of_change=self.is_change)
             is_comparable &= ~behind | (times > self.ts - _LONGEST_WAIT)
             later = np.where(is_comparable & by_place, behind, later)
-        return later
+            surely |= is_comparable & behind
+        return later & surely if self.by_place_only else later
 
     def _are_of_one_binlog(self, times: Longs) -> Bools:
         """Tells which events are on the moment's side of every new beginning."""
@@ -244,7 +247,8 @@ class Moment:
         is_comparable, behind = Places.of(pa.array([place])).compared(self.places[-1], times < self.ts)
         if (is_comparable & self._are_of_one_binlog(times))[0]:
             return bool((behind & (_are_by_place(self.ts, times) | (times > self.last)))[0])
-        return max(ts, latest) >= self.ts and not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
+        is_of_reader = not _readers_of(place).isdisjoint(_readers_of(self.places[-1]))
+        return is_of_reader and not self.by_place_only and max(ts, latest) >= self.ts
 
 
 def compared_by_sending(numbers: Longs, number: int) -> tuple[Bools, Bools]:

@@ -125,13 +125,21 @@ def test_a_schema_message_without_a_statement() -> None:
 
 @pytest.mark.parametrize(
     ("charset", "to", "is_read"),
-    [("latin1", "utf8mb4", False), ("utf8", "UTF8MB3", True), (None, "utf8mb4", True), ("latin1", "latin1", True)],
+    [
+        ("latin1", "CHARACTER SET utf8mb4 COLLATE utf8mb4_bin", False),
+        ("latin1", "CHARSET 'utf8mb4'", False),
+        ("utf8", "CHARACTER SET UTF8MB3", True),
+        (None, "CHARACTER SET utf8mb4", True),
+        ("latin1", "CHARACTER SET latin1", True),
+        ("latin1", "CHARACTER SET DEFAULT", True),
+        ("latin1", "CHARACTER SET utf8mb4, MODIFY note TEXT CHARACTER SET latin1", True),
+    ],
 )
 def test_a_connector_that_keeps_a_former_character_set(charset: str | None, to: str, *, is_read: bool) -> None:
     """3.0.8 reads what comes behind CONVERT TO in the former one, so that letters become others; 3.6.1 follows it."""
     columns = [{"name": "id", "charsetName": None}, {"name": "note", "charsetName": charset}]
     tables = [{"type": "ALTER", "id": '"inventory"."customers"', "table": {"columns": columns}}]
-    text = f"ALTER TABLE customers CONVERT TO CHARACTER SET {to} COLLATE {to}_bin"
+    text = f"ALTER TABLE customers CONVERT TO {to}"
     [event] = events_of(None, schema_change(text, tableChanges=tables))
     assert isinstance(event, DdlStatement) == is_read
     assert is_read or "goes on reading note in latin1" in reason(event)

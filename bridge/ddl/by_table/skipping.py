@@ -118,17 +118,27 @@ _REMOVED_BY: Final = frozenset({C.DROP_TABLE, C.RENAME_TABLE, C.DROP_DATABASE})
 
 
 def wrong_without(
-    text: str, classified: Classified, definition_of: Definitions, is_there: IsThere, *, is_utc: bool, is_debezium: bool
+    text: str,
+    classified: Classified,
+    definition_of: Definitions,
+    is_there: IsThere,
+    *,
+    is_utc: bool,
+    is_debezium: bool,
+    is_ignored: bool = False,
 ) -> str:
     """Says which rows would be wrong, and no server refuse them, if a statement were left out; "" without any.
 
     text: with the names of the target.  is_utc, is_debezium: as of `misread_values`.
+    is_ignored: by a setting, so that a column which the target has already was made there on purpose.
     """
     if reason := moved_without(classified) or moved_onto(classified, is_there):
         return reason
     if classified.kind is StatementKind.ALTER_TABLE and len(classified.tables) == 1:
-        names = sorted(column_names_in(text, classified).given)
-        existing = next((name for name in names if definition_of(classified.tables[0], name) is not None), "")
+        table, columns = classified.tables[0], column_names_in(text, classified)
+        renamed = [new for old, new in columns.renamed if definition_of(table, old) is not None]
+        names = renamed if is_ignored else sorted(columns.given)
+        existing = next((name for name in names if definition_of(table, name) is not None), "")
         if existing:
             return f"the target has {existing} already, where rows may hold another value"
     return misread_values(text, classified, definition_of, is_utc=is_utc, is_debezium=is_debezium, is_left_out=True)
@@ -149,8 +159,8 @@ def moved_onto(classified: Classified, is_there: IsThere) -> str:
     of the one was left out before; "" without any."""
     if C.RENAME_TABLE not in classified.classes:
         return ""
-    names = classified.tables
-    taken = [new for old, new in zip(names[::2], names[1::2], strict=False) if is_there(old) and is_there(new)]
+    pairs = zip(classified.tables[::2], classified.tables[1::2], strict=False)
+    taken = [new for old, new in pairs if old != new and is_there(old) and is_there(new)]
     return f"the target has {taken[0]} already, to which rows behind it would go" if taken else ""
 
 

@@ -106,7 +106,7 @@ class Planner:
                 raise self.hold(session, change, _KEEPS_KEY.format(decision.reason, key), rewritten)
             how = {"is_utc": self._around.zone(session) in {UTC, "UTC"}, "is_debezium": is_of_connector(change.place)}
             of, is_there = around.column_definition, around.is_there
-            if what := wrong_without(rewritten.sql, rewritten.classified, of, is_there, **how):
+            if what := wrong_without(rewritten.sql, rewritten.classified, of, is_there, is_ignored=True, **how):
                 raise self.hold(session, change, f"{decision.reason}, but {what}, and nothing would tell", rewritten)
         if decision.verdict is Verdict.IGNORE:
             self._leave_out(session, change, JournalState.IGNORED, rewritten, decision.reason)

@@ -108,7 +108,8 @@ class AppliedPlaces:
             if moment.is_by_sending:
                 is_late = unclear is not None and unclear.may_hold(topic, row.ts, row.place)
             else:
-                is_late = moment.shows_before(row.ts, row.place, latest)
+                of_place = replace(moment, by_place_only=(topic, partition) == where)
+                is_late = of_place.shows_before(row.ts, row.place, latest)
             if is_late:
                 return _LATE.format(f"{topic}/{partition}")
         return ""

@@ -301,8 +301,8 @@ class PartitionBacklog:
         return stop.index > 0 and place is not None and self.queues[where].first_stop([place]) is None
 
     def _exact_place(self, stop: Stop) -> Moment | None:
-        """Gives the moment of a schema change by its place alone, whatever clocks say; None where no place is exact."""
-        moment = replace(stop.moment, last=_NO_BOUND, began_anew=self._began_anew)
+        """Gives the moment of a schema change by its place alone; None where no place is exact."""
+        moment = replace(stop.moment, by_place_only=True, began_anew=self._began_anew)
         return moment if moment.places and not moment.is_by_sending else None
 
     @property

@@ -525,16 +525,27 @@ def test_a_waiting_schema_change_is_not_passed_by_what_is_held_for_another_reaso
     assert shown(steps_of(held)) == [(1, 0), "ALTER", (1, 1), (2, 1)]
 
 
-def test_a_copy_behind_later_rows_of_its_partition_waits_for_them() -> None:
+@pytest.mark.parametrize("ms", [(1000, 1000, 1000, 1000), (1200, 1250, 1310, 1400)], ids=["of a second", "exact"])
+def test_a_copy_behind_later_rows_of_its_partition_waits_for_them(ms: tuple[int, int, int, int]) -> None:
     """A TRUNCATE that comes again in another partition than at first, behind rows of its partition that were written
     later, is run where it came first.  Where it came so alone it is held, as it would take those rows away."""
-    truncate, rename = at(change(1000, "TRUNCATE TABLE t"), 200), at(change(1000, "RENAME TABLE t TO u"), 400)
-    early, late = at(row(1000, 1), 100), at(row(1000, 2), 300)
+    truncate, rename = at(change(ms[1], "TRUNCATE TABLE t"), 200), at(change(ms[3], "RENAME TABLE t TO u"), 400)
+    early, late = at(row(ms[0], 1), 100), at(row(ms[2], 2), 300)
     copies = [(1, 0, early), (1, 1, late), (1, 2, truncate)]
     found = steps_of(prefixes(3, (2, 0, truncate), (0, 0, rename), *copies), at_end=True)
     assert shown(found)[:5] == [(1, 0), truncate.statement, (1, 1), truncate.statement, rename.statement]
     assert [bool(one.doubt) for step in found for one in step.changes] == [False, True, False]
-    assert shown(steps_of(prefixes(2, *copies), at_end=True)) == [(1, 0), (1, 1), truncate.statement]
+    alone = steps_of(prefixes(2, *copies), at_end=True)
+    assert shown(alone) == [(1, 0), (1, 1), truncate.statement]
+    assert alone[-1].changes[0].doubt
+
+
+def test_its_own_partition_tells_what_came_before_a_failover() -> None:
+    """A new server's clock is behind: what its partition holds before a schema change is before it all the same."""
+    held = prefixes(1, (0, 0, at(row(3000), 500)))
+    assert steps_of(held)
+    take_in(held, (0, 1, at(change(1000, "TRUNCATE TABLE t"), 4, server=2)))
+    assert [one.doubt for step in steps_of(held, at_end=True) for one in step.changes] == [""]
 
 
 def test_a_row_passes_no_schema_change_of_its_upstream() -> None:
