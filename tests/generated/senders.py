@@ -424,6 +424,15 @@ class Debezium(Sender):
         }  # fmt: skip
 
 
+class DebeziumExact(Debezium):
+    """The same on a MySQL 8 with GTIDs: times are those of commits, in milliseconds."""
+
+    dates_by_start = False
+
+    def _source(self, happened: Happened) -> dict[str, Any]:
+        return super()._source(happened) | {"ts_ms": happened.ms}
+
+
 class DebeziumMariadb(Debezium):
     """The same on MariaDB, which always has GTIDs: no row of a transaction is numbered, and all have one place."""
 
@@ -444,6 +453,7 @@ SENDERS: Final[dict[str, type[Sender]]] = {
     "TiCDC Canal-JSON, old collations unsaid": TicdcOldCollationsUnsaid,
     "TiCDC Debezium": TicdcDebezium,
     "Debezium": Debezium,
+    "Debezium, exact times": DebeziumExact,
     "Debezium, MariaDB": DebeziumMariadb,
 }
 
@@ -453,7 +463,7 @@ def drawn(kind: str, random: Random, *, is_wide: bool = False) -> Sender:
     sender = SENDERS[kind]
     partitions = 64 if is_wide else random.choice((1, 1, 2, 3, 5, 7, 12 if sender.broadcasts else 64))
     of_binlog = issubclass(sender, (CanalServer, Debezium))
-    has_gtids = of_binlog and (is_wide or random.random() < 0.5 or sender is DebeziumMariadb)
+    has_gtids = of_binlog and (is_wide or random.random() < 0.5 or sender in {DebeziumExact, DebeziumMariadb})
     tells_none = sender is Ckafka or (sender is CanalServer and not has_gtids)
     is_in_one = tells_none and random.random() < 0.7  # as it has to be for a certain order
     return sender(
